@@ -1,6 +1,6 @@
 //! Column families. Where a call takes one, NULL is the default column family.
 
-use esker::{ColumnFamily, Error, Result};
+use esker::{ColumnFamily, Error, FamilyOptions, Result};
 
 use crate::db::Db;
 use crate::error::{Failure, attempt, hand_out};
@@ -71,6 +71,19 @@ pub extern "C" fn esker_db_set_separation(db: &Db, family: Option<&Family>, sepa
     attempt(|| -> Result<()> {
         let separation = crate::options::read_separation(separation.read()?)?;
         db.db.set_separation(db.family(family), separation)
+    })
+}
+
+/// Changes an option of a family from now on, such as `"write_buffer_bytes"` to `"128MiB"`: one of those of `esker_db_options_set_family` but
+/// `"merge_operator"` and `"level_count"`. NULL is the default family. Durable when it returns.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_db_set_option(db: &Db, family: Option<&Family>, name: Text, value: Text) -> Failure {
+    attempt(|| -> Result<()> {
+        let (family, name, value) = (db.family(family), name.read()?, value.read()?);
+        let change = |options: &mut FamilyOptions| options.set(name, value);
+        // What can be set once can be set again.
+        change(&mut (*family.options()).clone())?;
+        db.db.set_options(family, |options| drop(change(options)))
     })
 }
 

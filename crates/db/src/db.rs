@@ -796,14 +796,39 @@ impl Db {
         BulkLoad::begin(self.store(), self.store().own(family)?)
     }
 
-    /// Changes where values of `family` live from now on. Durable when it returns; those that were written before follow
-    /// as they are compacted, see [`Separation`].
+    /// Changes where values of `family` live from now on: [`set_options`](Self::set_options) of that alone. Those that were written before
+    /// follow as they are compacted, see [`Separation`].
     ///
     /// # Errors
-    /// - `InvalidArgument`: the family was dropped.
-    /// - `ReadOnly`, `Exhausted`, `Io`: it could not be written down, and nothing changed.
+    /// Those of `set_options`.
     pub fn set_separation(&self, family: &ColumnFamily, separation: Separation) -> Result<()> {
-        self.store().set_separation(self.store().own(family)?, separation)
+        self.set_options(family, |options| options.separation = separation)
+    }
+
+    /// Changes options of `family` from now on, all but `merge_operator` and `level_count` (as RocksDB's `SetOptions`). Durable when it returns,
+    /// as far as a store keeps them. `change` gets the options as they are; it is called again if another thread changed them meanwhile.
+    ///
+    /// What was written before stays as it is until a compaction comes by, and a flush or compaction under way ends as it began; the next memtable,
+    /// file, decision or delay goes by the new ones. Waits for no writer.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = esker_db::Db::open(dir.path(), esker_db::Options { create_if_missing: true, ..Default::default() })?;
+    /// let family = db.default_column_family();
+    /// db.set_options(&family, |options| {
+    ///     options.write_buffer_bytes = 128 << 20;
+    ///     options.level0_slowdown_trigger = 40;
+    ///     options.level0_stop_trigger = 60;
+    /// })?;
+    /// assert_eq!(family.options().write_buffer_bytes, 128 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - `InvalidArgument`: an option is out of its range or cannot be changed, or the family was dropped.
+    /// - `ReadOnly`, `Exhausted`, `Io`: it could not be written down, and nothing changed.
+    pub fn set_options(&self, family: &ColumnFamily, change: impl Fn(&mut FamilyOptions)) -> Result<()> {
+        self.store().set_options(self.store().own(family)?, change)
     }
 
     /// Drops the tables of `family` below level 0 that lie within a range of keys, with what they point to: the cheapest way to be rid of

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::version_edit::VersionEdit;
 
 use crate::family::Family;
-use crate::options::{FamilyOptions, Separation, validate_family_name};
+use crate::options::{FamilyOptions, validate_family_name};
 use crate::store::{Installer, Store};
 use crate::version::{COMPARATOR_NAME, Version};
 use crate::{Error, ErrorKind, Result};
@@ -48,7 +49,8 @@ impl Store {
             }
             installer.family_id_max = id;
             self.families.store(Arc::new(next));
-            lead.reload(&self.families.load(), self.options.wal_bytes_max);
+            lead.reload(&self.families.load());
+            self.refresh_wal_bytes_max();
             self.refresh_memory();
             self.roll_manifest_if_large(&mut installer);
             Ok(family)
@@ -81,7 +83,8 @@ impl Store {
             let mut next: BTreeMap<_, _> = (*families).clone();
             next.remove(&family.id);
             self.families.store(Arc::new(next));
-            lead.reload(&self.families.load(), self.options.wal_bytes_max);
+            lead.reload(&self.families.load());
+            self.refresh_wal_bytes_max();
             let version = family.view.load().version.clone();
             version.tables().for_each(|(_, table)| table.mark_obsolete());
             version.blobs().values().for_each(|blob| blob.mark_obsolete());
@@ -96,24 +99,46 @@ impl Store {
         })
     }
 
-    /// See [`Db::set_separation`](crate::Db::set_separation).
-    pub(crate) fn set_separation(&self, family: &Arc<Family>, separation: Separation) -> Result<()> {
+    /// See [`Db::set_options`](crate::Db::set_options).
+    pub(crate) fn set_options(&self, family: &Arc<Family>, change: impl Fn(&mut FamilyOptions)) -> Result<()> {
         self.check_here()?;
-        let mut installer = self.installer.lock();
-        // Under the lock, which close takes after it has said so: or a file might be written into a directory that was given up.
-        self.check_takes_writes()?;
-        if family.is_dropped() {
-            return Err(Error::invalid_argument(format!("column family {:?} was dropped", family.name)));
+        loop {
+            let before = family.options().clone();
+            let mut options = (*before).clone();
+            // Without a lock: it is the caller's.
+            change(&mut options);
+            options.validate()?;
+            check_fixed(&before, &options)?;
+            let mut installer = self.installer.lock();
+            // Under the lock, which close takes after it has said so: or a file might be written into a directory that was given up.
+            self.check_takes_writes()?;
+            family.check_not_dropped()?;
+            if !Arc::ptr_eq(&before, &family.options()) {
+                continue;
+            }
+            family.set_options(Arc::new(options));
+            if let Err(error) = self.write_options_file(&mut installer) {
+                family.set_options(before);
+                return Err(error);
+            }
+            break;
         }
-        let before = family.set_separation(separation);
-        if let Err(error) = self.write_options_file(&mut installer) {
-            family.set_separation(before);
-            return Err(error);
-        }
-        drop(installer);
+        self.refresh_wal_bytes_max();
+        self.refresh_delay(family);
+        self.refresh_memory();
         self.state.lock().to_compact.insert(family.id);
         self.changed.notify_all();
         Ok(())
+    }
+
+    /// Of an open store: as the options say, or what all families' memtables have room for, four times.
+    pub(crate) fn refresh_wal_bytes_max(&self) {
+        let buffers = || self.families.load().values().map(|family| family.options().write_buffer_bytes).sum::<u64>();
+        let bytes = match self.options.wal_bytes_max {
+            0 => buffers().saturating_mul(4),
+            bytes => bytes,
+        };
+        self.wal_bytes_max.store(bytes, Ordering::Relaxed);
     }
 
     /// Writes the options down, so that they hold when the store is opened without any, by Esker or by RocksDB.
@@ -193,12 +218,28 @@ impl Store {
     }
 }
 
+/// Refuses to change what holds for as long as a store is open.
+fn check_fixed(before: &FamilyOptions, after: &FamilyOptions) -> Result<()> {
+    let is_same_operator = match (&before.merge_operator, &after.merge_operator) {
+        (Some(before), Some(after)) => Arc::ptr_eq(before, after),
+        (before, after) => before.is_none() && after.is_none(),
+    };
+    let fixed =
+        [("merge_operator", is_same_operator), ("level_count", before.level_count == after.level_count)].into_iter();
+    match fixed.filter(|(_, is_same)| !is_same).map(|(name, _)| name).next() {
+        None => Ok(()),
+        Some(name) => Err(Error::invalid_argument(format!(
+            "option {name} cannot be changed while the store is open; open it with another"
+        ))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use esker_env::sim::{Fault, SimDisk};
 
     use super::*;
-    use crate::{Db, Options};
+    use crate::{Db, Options, Separation};
 
     fn open(disk: &SimDisk) -> Db {
         let options =

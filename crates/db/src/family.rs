@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use esker_format::rocksdb::internal_key::FileNumber;
 use parking_lot::Mutex;
 
@@ -20,6 +20,7 @@ use crate::blob::{BlobFile, WrittenBlobs};
 use crate::ingest::Writing;
 use crate::iterate::Walks;
 use crate::memtable::Memtable;
+use crate::operands::MergeOperator;
 use crate::options::{FamilyOptions, Separation};
 use crate::reclaim::{Coming, Overwriting, Ranges};
 use crate::version::{Older, Version};
@@ -105,12 +106,18 @@ impl View {
 pub(crate) struct Family {
     pub(crate) id: u32,
     pub(crate) name: String,
-    pub(crate) options: FamilyOptions,
+    /// As they are now. Changed under the store's `installer` only.
+    options: ArcSwap<FamilyOptions>,
+    /// The operator that it has for as long as the store is open.
+    pub(crate) merge_operator: Option<Arc<dyn MergeOperator>>,
     /// The session of the store that it belongs to.
     pub(crate) session: Arc<str>,
     pub(crate) view: ArcSwap<View>,
-    /// Whether and how values are separated from now on: `options` has what it was at open.
+    /// What each write asks for, of `options`.
     separation: AtomicU8,
+    min_blob_size: AtomicU64,
+    write_buffer_bytes: AtomicU64,
+    partitions: AtomicBool,
     /// The highest sequence number of what came into the family as files, past the memtables; set before it is published.
     taken_in_up_to: AtomicU64,
     older: Older<Version>,
@@ -145,15 +152,22 @@ impl Family {
         let view = View { active: Generation::new(wal), sealed: Vec::new(), version: Arc::new(version) };
         let (view, dropped) = (ArcSwap::from_pointee(view), AtomicBool::new(false));
         let separation = AtomicU8::new(options.separation.number());
+        let partitions = AtomicBool::new(options.blob_partition.is_some());
+        let (min_blob_size, write_buffer_bytes) =
+            (AtomicU64::new(options.min_blob_size), AtomicU64::new(options.write_buffer_bytes));
         let older = Older::default();
         let taken_in_up_to = AtomicU64::new(0);
         Arc::new(Self {
             id,
             name,
-            options,
+            merge_operator: options.merge_operator.clone(),
+            options: ArcSwap::from_pointee(options),
             session,
             view,
             separation,
+            min_blob_size,
+            write_buffer_bytes,
+            partitions,
             taken_in_up_to,
             older,
             overwriting,
@@ -169,18 +183,19 @@ impl Family {
 
     /// At what size its blob files end; see [`room`](crate::reclaim).
     pub(crate) fn blob_file_bytes(&self) -> u64 {
-        self.options.blob_file_bytes.min(self.file_bytes_max.load(Ordering::Relaxed))
+        self.options().blob_file_bytes.min(self.file_bytes_max.load(Ordering::Relaxed))
     }
 
     /// The same of the tables that compactions write.
     pub(crate) fn table_bytes(&self) -> u64 {
-        self.options.target_file_bytes.min(self.file_bytes_max.load(Ordering::Relaxed))
+        self.options().target_file_bytes.min(self.file_bytes_max.load(Ordering::Relaxed))
     }
 
     /// At what size a memtable is full: what it becomes has to fit into what is kept when others have filled a small disk, beside its log.
     #[inline]
     pub(crate) fn memtable_bytes(&self) -> u64 {
-        self.options.write_buffer_bytes.min(self.file_bytes_max.load(Ordering::Relaxed).saturating_mul(MEMTABLE_FILES))
+        let bytes = self.write_buffer_bytes.load(Ordering::Relaxed);
+        bytes.min(self.file_bytes_max.load(Ordering::Relaxed).saturating_mul(MEMTABLE_FILES))
     }
 
     pub(crate) fn set_file_bytes_max(&self, bytes: u64) {
@@ -260,9 +275,31 @@ impl Family {
         Separation::of_number(self.separation.load(Ordering::Relaxed))
     }
 
-    /// Returns what held before.
-    pub(crate) fn set_separation(&self, separation: Separation) -> Separation {
-        Separation::of_number(self.separation.swap(separation.number(), Ordering::Relaxed))
+    /// See [`FamilyOptions::belongs_in_blob`]. Of a value that is too short, one load.
+    #[inline]
+    pub(crate) fn belongs_in_blob(&self, value_bytes: usize) -> bool {
+        value_bytes as u64 >= self.min_blob_size.load(Ordering::Relaxed) && self.options().belongs_in_blob(value_bytes)
+    }
+
+    /// Whether a function says which file a value goes to.
+    #[inline]
+    pub(crate) fn partitions(&self) -> bool {
+        self.partitions.load(Ordering::Relaxed)
+    }
+
+    /// Its options as they are now: whoever asks for several, or more than once what has to be the same, keeps them.
+    #[inline]
+    pub(crate) fn options(&self) -> Guard<Arc<FamilyOptions>> {
+        self.options.load()
+    }
+
+    /// Changes them; what is under way goes by those before. Returns those.
+    pub(crate) fn set_options(&self, options: Arc<FamilyOptions>) -> Arc<FamilyOptions> {
+        self.separation.store(options.separation.number(), Ordering::Relaxed);
+        self.partitions.store(options.blob_partition.is_some(), Ordering::Relaxed);
+        self.min_blob_size.store(options.min_blob_size, Ordering::Relaxed);
+        self.write_buffer_bytes.store(options.write_buffer_bytes, Ordering::Relaxed);
+        self.options.swap(options)
     }
 
     pub(crate) fn is_dropped(&self) -> bool {
@@ -309,8 +346,8 @@ impl ColumnFamily {
         self.0.separation()
     }
 
-    /// The options it was opened with.
-    pub fn options(&self) -> &FamilyOptions {
-        &self.0.options
+    /// Its options as they are now: those it was opened with, unless [`Db::set_options`](crate::Db::set_options) changed them since.
+    pub fn options(&self) -> Arc<FamilyOptions> {
+        self.0.options().clone()
     }
 }

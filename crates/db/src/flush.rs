@@ -117,7 +117,7 @@ pub(crate) fn write_files(store: &Store, family: &Family, generations: &[Arc<Gen
     }
     input.seek_to_first()?;
     // Values that went to blob files as they were written are not read again so soon.
-    let mut fold = Fold::new(family.options.merge_operator.clone(), |_, _| Ok(None));
+    let mut fold = Fold::new(family.merge_operator.clone(), |_, _| Ok(None));
     pour(&mut input, None, &mut sieve, &mut fold, |key, internal, value| {
         outputs.come_to(key.user_key)?;
         outputs.add(key, internal, value)

@@ -30,7 +30,7 @@ impl Store {
             let view = family.view.load();
             let (memtable, bytes) = (&view.active.memtable, view.active.memtable.allocated_bytes() as u64);
             active += bytes;
-            may_be = may_be.saturating_add(family.options.write_buffer_bytes);
+            may_be = may_be.saturating_add(family.options().write_buffer_bytes);
             sealed += view.sealed.iter().map(|generation| generation.memtable.allocated_bytes() as u64).sum::<u64>();
             if memtable.spare_bytes() > 0 {
                 spare.push((bytes, memtable.clone()));

@@ -512,7 +512,8 @@ fn begin_store(store: &Store, logs: &replay::Logs, first_new_number: u64) -> Res
         lead.last_sequence = store.visible();
         // Whoever closes it leaves what RocksDB reads: it does not look for blob files that only logs lead to.
         lead.unlogged = !kept.is_empty();
-        lead.reload(&store.families.load(), store.options.wal_bytes_max);
+        lead.reload(&store.families.load());
+        store.refresh_wal_bytes_max();
         Ok(lead.wal_number)
     })?;
     let edits = store.state_edits(store.installer.lock().family_id_max);

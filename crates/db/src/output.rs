@@ -28,7 +28,7 @@ use crate::events::FileChanges;
 use crate::family::{Family, Generation};
 use crate::ingest::{Newcomer, Syncer};
 use crate::operands::{Fold, has_operands};
-use crate::options::Separation;
+use crate::options::{FamilyOptions, Separation};
 use crate::range_deletions::Fragments;
 use crate::reclaim::{Ends, Incoming, Reserved, Sizes, Trash};
 use crate::store::Store;
@@ -49,6 +49,8 @@ pub(crate) type Outputs<'a> = OutputFiles<&'a Store, &'a Family>;
 pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family>> {
     store: S,
     family: F,
+    /// Those of the family when the work began: what a file is said to be, all of it is.
+    options: Arc<FamilyOptions>,
     /// Set for a sorted load: what is in its first table was written at this number, in the second at the next.
     load_from: Option<SequenceNumber>,
     /// The same: what it is counted with.
@@ -77,7 +79,6 @@ pub(crate) struct OutputFiles<S: Deref<Target = Store>, F: Deref<Target = Family
     identity: TableIdentity,
     /// Where values go that are with their keys, if they are large enough.
     separates: bool,
-    separation: Separation,
     table: Option<OpenTable>,
     blob: Option<BlobWriter>,
     tables: Vec<(usize, Arc<TableFile>)>,
@@ -176,8 +177,7 @@ pub(crate) fn reference(key: &InternalKey<'_>, value: &[u8]) -> Result<Option<Bl
 }
 
 /// How tables of a level of the family are compressed, as its tree is now.
-fn compression_at(family: &Family, level: usize) -> Compression {
-    let options = &family.options;
+fn compression_at(family: &Family, options: &FamilyOptions, level: usize) -> Compression {
     if options.is_compressed_evenly() {
         return options.compression;
     }
@@ -189,7 +189,9 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     pub(crate) fn new(store: S, family: F, level: usize, separates: bool) -> Self {
         let now = store.env.clock.unix_seconds();
         let store_trash = store.trash.clone();
+        let options = Arc::clone(&family.options());
         Self {
+            options: Arc::clone(&options),
             load_from: None,
             incoming: None,
             syncer: None,
@@ -203,8 +205,8 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             table_bytes_max: family.table_bytes(),
             index_bytes_max: INDEX_BYTES_MAX,
             table_options: TableOptions {
-                compression: compression_at(&family, level),
-                ..TableOptions::of(&family.options)
+                compression: compression_at(&family, &options, level),
+                ..TableOptions::of(&options)
             },
             identity: TableIdentity {
                 column_family_id: family.id,
@@ -214,8 +216,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
                 db_id: store.db_id.clone(),
                 session_id: store.session_id.to_string(),
             },
-            separates: separates && family.separation().moves_out(),
-            separation: family.separation(),
+            separates: separates && options.separation.moves_out(),
             store,
             family,
             table: None,
@@ -237,10 +238,15 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         }
     }
 
+    /// Those that hold for all that it writes.
+    pub(crate) fn options(&self) -> &Arc<FamilyOptions> {
+        &self.options
+    }
+
     /// The same for a sorted load, each key once. With `syncer`, files are synced beside this thread.
     pub(crate) fn loading(store: S, family: F, first: SequenceNumber, separates: bool, syncer: Option<Syncer>) -> Self {
         let mut outputs = Self::new(store, family, 1, separates);
-        outputs.table_options.compression = outputs.family.options.compression_of_loads();
+        outputs.table_options.compression = outputs.options.compression_of_loads();
         outputs.load_from = Some(first);
         outputs.first_log = Some(outputs.family.view.load().first_log());
         outputs.incoming = Some(Incoming::to(&outputs.family));
@@ -397,17 +403,17 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     }
 
     fn goes_to_blob(&self, value: &[u8]) -> bool {
-        self.family.options.belongs_in_blob(value.len())
+        self.options.belongs_in_blob(value.len())
     }
 
     /// Whether values that move go to their keys, large ones, too.
     fn brings_back(&self) -> bool {
-        self.separation == Separation::FallBack
+        self.options.separation == Separation::FallBack
     }
 
     /// Adds an entry whose value lies in `blob` and shall not stay there: it goes where the family's values go now.
     pub(crate) fn add_moved(&mut self, key: &InternalKey<'_>, index: &BlobIndex, blob: &BlobFile) -> Result<()> {
-        if !self.brings_back() && blob.compression() == self.family.options.blob_compression {
+        if !self.brings_back() && blob.compression() == self.options.blob_compression {
             let (mut record, mut course) = (std::mem::take(&mut self.record), std::mem::take(&mut self.course));
             let stored = course.read_stored(blob, key.user_key, index, &mut record);
             let added =
@@ -456,7 +462,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
                 let _guest = if self.load_from.is_some() { Some(self.store.enter()?) } else { None };
                 let number = self.store.new_file_number();
                 let path = self.store.path_of(&FileName::Blob(number));
-                let (files, options) = (&*self.store.env.files, &self.family.options);
+                let (files, options) = (&*self.store.env.files, &self.options);
                 let writer = BlobWriter::create(files, &path, number, self.family.id, options.blob_compression)?;
                 self.created.paths.push(path);
                 empty.insert(writer)
@@ -530,7 +536,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
     pub(crate) fn begin_place_of(&mut self, level: usize, epoch: u64, range_deletions: Fragments) -> Result<()> {
         self.finish_last_table()?;
         (self.level, self.epoch, self.range_deletions) = (level, epoch, range_deletions);
-        self.table_options.compression = compression_at(&self.family, level);
+        self.table_options.compression = compression_at(&self.family, &self.options, level);
         Ok(())
     }
 

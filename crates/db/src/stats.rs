@@ -358,7 +358,7 @@ impl Store {
 fn family_stats(family: &Family) -> FamilyStats {
     let view = family.view.load();
     let version = &view.version;
-    let levels = Levels::of(version, &family.options);
+    let levels = Levels::of(version, &family.options());
     let properties = || version.tables().map(|(level, table)| (level, table.table.properties()));
     // Whoever wrote a table may have said anything.
     let sum = |counts: &mut dyn Iterator<Item = u64>| counts.fold(0, u64::saturating_add);

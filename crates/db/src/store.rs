@@ -111,6 +111,8 @@ pub(crate) struct Store {
     pub(crate) delayed_rate: AtomicU64,
     /// Bytes of all logs but the one being written; follows `state.wals`.
     pub(crate) sealed_wal_bytes: AtomicU64,
+    /// Beyond so many bytes of logs, memtables are flushed for their sake.
+    pub(crate) wal_bytes_max: AtomicU64,
     /// What the manifest may take of the disk beyond what it does, until a new one is there.
     pub(crate) manifest_growth: AtomicU64,
     /// What the next log takes up, if it was made ahead of time; follows `state.spare_log`.
@@ -316,6 +318,7 @@ impl Store {
             load_sequence: AtomicU64::new(0),
             delayed_rate: AtomicU64::new(0),
             sealed_wal_bytes: AtomicU64::new(0),
+            wal_bytes_max: AtomicU64::new(u64::MAX),
             manifest_growth: AtomicU64::new(0),
             spare_log_bytes: AtomicU64::new(0),
             commit: CommitQueue::new(parts.lead),

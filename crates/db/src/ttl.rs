@@ -83,7 +83,7 @@ impl Db {
     /// of another store, or of an earlier open.
     pub fn with_ttl(&self, family: &ColumnFamily, ttl: Duration) -> Result<TtlFamily> {
         let ttl_seconds = whole_seconds(ttl)?;
-        if self.store().own(family)?.options.merge_operator.is_some() {
+        if self.store().own(family)?.merge_operator.is_some() {
             let reason = format!(
                 "column family {:?} has a merge operator, and operands carry no time: values with a time to live need a family without",
                 family.name()

@@ -91,8 +91,6 @@ pub(crate) struct Lead {
     pub(crate) last_sequence: SequenceNumber,
     /// Families that take writes, by ascending id.
     pub(crate) actives: Vec<Active>,
-    /// Beyond so many bytes of logs, memtables are flushed for their sake.
-    wal_bytes_max: u64,
     /// Written since it was last looked what all memtables take.
     pub(crate) unweighed_bytes: u64,
     /// Whether something was ever written without the log.
@@ -127,7 +125,6 @@ impl Lead {
             order: log::Order::default(),
             last_sequence,
             actives: Vec::new(),
-            wal_bytes_max: u64::MAX,
             unweighed_bytes: 0,
             unlogged: false,
             pace: Bucket::new(Duration::ZERO, None),
@@ -137,11 +134,7 @@ impl Lead {
     }
 
     /// Takes the active memtables from the views: after recovery, and when families come and go.
-    pub(crate) fn reload(&mut self, families: &BTreeMap<u32, Arc<Family>>, wal_bytes_max: u64) {
-        self.wal_bytes_max = match wal_bytes_max {
-            0 => families.values().map(|family| family.options.write_buffer_bytes).sum::<u64>().saturating_mul(4),
-            bytes => bytes,
-        };
+    pub(crate) fn reload(&mut self, families: &BTreeMap<u32, Arc<Family>>) {
         let active =
             |family: &Arc<Family>| Active { family: family.clone(), generation: family.view.load().active.clone() };
         self.actives = families.values().map(active).collect();
@@ -475,7 +468,7 @@ impl Store {
     fn holders_of_oldest_log(&self, lead: &Lead) -> Vec<u32> {
         let wal_bytes = lead.wal.as_ref().map_or(0, LogWriter::len);
         let sealed = self.sealed_wal_bytes.load(Ordering::Relaxed);
-        if wal_bytes == 0 || sealed + wal_bytes < lead.wal_bytes_max {
+        if wal_bytes == 0 || sealed + wal_bytes < self.wal_bytes_max.load(Ordering::Relaxed) {
             return Vec::new();
         }
         let Some(oldest) = self.state.lock().wals.keys().next().copied() else {
@@ -489,7 +482,7 @@ impl Store {
     fn wait_for_buffers(&self, families: &[u32]) -> Result<()> {
         for &id in families {
             let Some(family) = self.family(id) else { continue };
-            let is_full = || family.view.load().sealed.len() + 1 >= family.options.write_buffer_count_max;
+            let is_full = || family.view.load().sealed.len() + 1 >= family.options().write_buffer_count_max;
             if self.options.background_jobs == 0 {
                 // A flush that failed before is tried again, or memory would have no bound.
                 if is_full() {

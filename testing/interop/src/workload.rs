@@ -154,7 +154,7 @@ pub fn write(db: &Db, expected: &mut Families, numbers: &mut Numbers, count: usi
 /// Merges into a key of `family` and notes in `contents` what its operator makes of that.
 #[track_caller]
 fn merge(db: &Db, family: &ColumnFamily, contents: &mut Contents, key: Vec<u8>, operand: &[u8]) {
-    let Some(operator) = &family.options().merge_operator else { return };
+    let Some(operator) = family.options().merge_operator.clone() else { return };
     must("merging", db.merge_cf(family, &key, operand, &WriteOptions::default()));
     let merged = operator.full_merge(&key, contents.get(&key).map(Vec::as_slice), &[operand]);
     let merged = merged.ok_or_else(|| format!("{operator:?} refuses"));

@@ -53,6 +53,18 @@ pub fn family(random: &mut Rng) -> FamilyOptions {
     }
 }
 
+/// Options that a family with these may have from now on.
+pub fn changed(random: &mut Rng, now: &FamilyOptions) -> FamilyOptions {
+    let (merge_operator, level_count) = (now.merge_operator.clone(), now.level_count);
+    // Half of the time what a program changes most, as the rest stays.
+    let other = family(random);
+    if random.bool() {
+        FamilyOptions { merge_operator, level_count, ..other }
+    } else {
+        FamilyOptions { separation: other.separation, blob_compression: other.blob_compression, ..now.clone() }
+    }
+}
+
 /// Options of a store with families of the given names.
 pub fn store(random: &mut Rng, families: &[&str], background_jobs: usize) -> Options {
     Options {

@@ -54,6 +54,7 @@ mod reads;
 mod reclaim;
 mod recovery;
 mod repair;
+mod set_options;
 mod snapshots;
 mod threads;
 mod transactions;

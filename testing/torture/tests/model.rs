@@ -1,7 +1,7 @@
 //! Same answers as a map, whatever the options: random operations on a simulated disk.
 
 use esker::env::sim::SimDisk;
-use esker::{ColumnFamily, Db, Options, ReadOptions, Separation, Snapshot, WriteOptions};
+use esker::{ColumnFamily, Db, Options, ReadOptions, Snapshot, WriteOptions};
 use esker_torture::crash::disk;
 use esker_torture::model::{Contents, Model, backward, contents, forward};
 use esker_torture::workload::{batch, key, may_transact, to_batch, transact};
@@ -174,8 +174,8 @@ impl Run {
     fn reclaim(&mut self) {
         let family = self.any_family();
         if self.random.bool() {
-            let modes = [Separation::Off, Separation::AtFlush, Separation::AtWrite, Separation::FallBack];
-            self.db().set_separation(&family, modes[self.random.usize(..4)]).unwrap();
+            let seed = self.random.u64(..);
+            self.db().set_options(&family, |now| *now = options::changed(&mut Rng::with_seed(seed), now)).unwrap();
         } else {
             self.db().reclaim(&family, [0.0, 0.2, 0.5][self.random.usize(..3)]).unwrap();
         }

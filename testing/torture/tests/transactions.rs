@@ -64,7 +64,7 @@ fn compact(db: &Db) {
 fn ingest(disk: &SimDisk, db: &Db, key: &str) {
     disk.env().files.create_dir_all("/outside".as_ref()).unwrap();
     let family = db.default_column_family();
-    let mut writer = SstFileWriter::create_with_env("/outside/a.sst", family.options(), disk.env()).unwrap();
+    let mut writer = SstFileWriter::create_with_env("/outside/a.sst", &family.options(), disk.env()).unwrap();
     writer.put(key, "ingested").unwrap();
     writer.finish().unwrap();
     db.ingest(&family, &["/outside/a.sst"], &IngestOptions::default()).unwrap();

@@ -113,6 +113,10 @@ static void families(const esker_db *db) {
   FAILS(esker_db_drop_family(db, all[0]), ESKER_KIND_INVALID_ARGUMENT, "default");
   MUST(esker_db_set_separation(db, all[1], "off"));
   FAILS(esker_db_set_separation(db, all[1], "no"), ESKER_KIND_INVALID_ARGUMENT, "separation");
+  MUST(esker_db_set_option(db, all[1], "level0_slowdown_trigger", "30"));
+  FAILS(esker_db_set_option(db, all[1], "level0_stop_trigger", "30"), ESKER_KIND_INVALID_ARGUMENT, "level0_stop_trigger");
+  FAILS(esker_db_set_option(db, NULL, "level_count", "3"), ESKER_KIND_INVALID_ARGUMENT, "level_count");
+  FAILS(esker_db_set_option(db, NULL, "levels", "3"), ESKER_KIND_INVALID_ARGUMENT, "levels");
   MUST(esker_db_flush(db, all[1]));
   MUST(esker_db_drop_family(db, family));
   FAILS(esker_db_put(db, 0, all[1], T("u"), T("3")), ESKER_KIND_INVALID_ARGUMENT, "");

@@ -271,7 +271,7 @@ impl Bench {
         if !self.use_existing {
             return Ok(FamilyOptions::default());
         }
-        Ok(open_read_only(&self.store)?.default_column_family().options().clone())
+        Ok((*open_read_only(&self.store)?.default_column_family().options()).clone())
     }
 }
 

@@ -25,6 +25,7 @@ mod put;
 mod raft;
 mod repair;
 mod scan;
+mod set_options;
 mod stats;
 mod torture;
 
@@ -51,6 +52,7 @@ pub(crate) enum Command {
     Families(families::Families),
     CreateFamily(create_family::CreateFamily),
     DropFamily(drop_family::DropFamily),
+    SetOptions(set_options::SetOptions),
     Stats(stats::Stats),
     #[command(visible_alias = "verify")]
     Check(check::Check),
@@ -83,6 +85,7 @@ impl Command {
             Self::Count(command) => command.run(out),
             Self::Families(command) => command.run(out),
             Self::CreateFamily(command) => command.run(),
+            Self::SetOptions(command) => command.run(),
             Self::DropFamily(command) => command.run(),
             Self::Stats(command) => command.run(out),
             Self::Check(command) => command.run(out),

@@ -1,4 +1,4 @@
-//! `families`, `create-family`, `drop-family`, `--cf`.
+//! `families`, `create-family`, `drop-family`, `set-options`, `--cf`.
 
 use crate::run::{NONE, Place};
 
@@ -31,6 +31,23 @@ fn families_are_made_listed_and_dropped() {
     place.run("drop-family", ["other"]).done();
     place.run("get", ["k", "--cf", "other"]).failed(&["other", "no column family"]);
     assert_eq!(place.run("get", ["k"]).done().out, b"default's");
+}
+
+/// Options of a family change where it is, and stay so; the merge operator does not.
+#[test]
+fn options_of_a_family_are_changed() {
+    let place = Place::with(&[("k", "v")]);
+    place.run("create-family", ["other", "--separation", "off"]).done();
+    place.run("set-options", ["--cf", "other", "--separation", "at-write", "--min-blob-size", "77"]).done();
+    place.run("set-options", ["--cf", "other", "--compression", "zstd"]).done();
+    let listed = place.run("families", ["--json"]).done().json_lines();
+    assert_eq!((&listed[1]["separation"], &listed[1]["compression"]), (&"at-write".into(), &"ZSTD".into()));
+    assert_eq!((&listed[0]["separation"], &listed[0]["compression"]), (&"at-flush".into(), &"LZ4".into()));
+    place.run("set-options", NONE).failed(&["nothing to change"]);
+    place.run("set-options", ["--cf", "nobody", "--compression", "zstd"]).failed(&["nobody"]);
+    place
+        .run("set-options", ["--merge-operator", "max"])
+        .failed(&["merge_operator", "cannot be changed while the store is open"]);
 }
 
 #[test]

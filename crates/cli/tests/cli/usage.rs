@@ -3,7 +3,7 @@
 use crate::raft;
 use crate::run::{NONE, Place, command, esker};
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "create",
     "import",
     "get",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 20] = [
     "families",
     "create-family",
     "drop-family",
+    "set-options",
     "stats",
     "check",
     "compact",

@@ -99,7 +99,7 @@ fn fits(left: &impl Deref<Target = Left>) -> impl Fn(&compaction::Plan) -> bool 
 /// wait, and it would grow meanwhile.
 pub(super) fn is_turn_of_level0(state: &State, family: &Family) -> bool {
     let version = &family.view.load().version;
-    let is_due = || compaction::Levels::of(version, &family.options).due().contains(&0);
+    let is_due = || compaction::Levels::of(version, &family.options()).due().contains(&0);
     // Else it is on its way down, and nobody can take what came meanwhile.
     let is_free = || !version.level(0).iter().any(|table| table.is_claimed());
     state.reclaimed_last && !state.manual.contains_key(&family.id) && is_free() && is_due()

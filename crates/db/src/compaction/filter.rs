@@ -170,7 +170,7 @@ pub(super) enum Filtered {
 
 /// A filter at work on a part of a plan.
 pub(super) struct Filtering<'a> {
-    filter: &'a CompactionFilter,
+    filter: CompactionFilter,
     plan: &'a Plan,
     /// In seconds since 1970.
     now: u64,
@@ -181,7 +181,7 @@ pub(super) struct Filtering<'a> {
 impl<'a> Filtering<'a> {
     /// Of the plan's family, if it has a filter.
     pub(super) fn of(plan: &'a Plan, snapshots: &[SequenceNumber], store: &Store) -> Option<Self> {
-        let filter = plan.family.options.compaction_filter.as_ref()?;
+        let filter = plan.family.options().compaction_filter.clone()?;
         let now = store.env.clock.unix_seconds();
         Some(Self { filter, plan, now, snapshot: snapshots.last().copied() })
     }

@@ -197,7 +197,7 @@ pub(crate) type Fits<'a> = &'a dyn Fn(&Plan) -> bool;
 /// The most urgent work of a family that nobody is doing yet, of what `fits`. `oldest` is what the oldest snapshot sees, `now` in seconds since 1970.
 pub(crate) fn pick(family: &Arc<Family>, oldest: SequenceNumber, now: u64, fits: Fits<'_>) -> Option<Plan> {
     let version = family.view.load().version.clone();
-    let levels = Levels::of(&version, &family.options);
+    let levels = Levels::of(&version, &family.options());
     let newest = || plan_newest(family, &version, &levels).filter(|plan| fits(plan));
     let due = levels.due().into_iter().find_map(|level| match level {
         0 => newest().or_else(|| plan_down(family, &version, &levels, fits)),
@@ -210,10 +210,10 @@ pub(crate) fn pick(family: &Arc<Family>, oldest: SequenceNumber, now: u64, fits:
 
 /// See P8.
 fn plan_old(family: &Arc<Family>, version: &Arc<Version>, now: u64, fits: Fits<'_>) -> Option<Plan> {
-    let period = NonZeroU64::new(family.options.periodic_compaction_seconds)?;
+    let period = NonZeroU64::new(family.options().periodic_compaction_seconds)?;
     let is_old = |table: &TableFile| !table.is_claimed() && old_from(table, period) <= now;
     let mut plans = version.tables().filter(|(_, table)| is_old(table)).filter_map(|(level, table)| match level {
-        0 => plan_level0(family, version, &Levels::of(version, &family.options)),
+        0 => plan_level0(family, version, &Levels::of(version, &family.options())),
         level => plan(family, version, level, level, vec![table.clone()]),
     });
     plans.find(|plan| fits(plan))
@@ -225,7 +225,7 @@ fn old_from(table: &TableFile, period: NonZeroU64) -> u64 {
 
 /// When the first table of the family becomes old (P8), in seconds since 1970; `None`: never.
 pub(crate) fn next_old(family: &Family, version: &Version) -> Option<u64> {
-    let period = NonZeroU64::new(family.options.periodic_compaction_seconds)?;
+    let period = NonZeroU64::new(family.options().periodic_compaction_seconds)?;
     version.tables().map(|(_, table)| old_from(table, period)).min()
 }
 
@@ -239,7 +239,7 @@ pub(crate) fn pick_exposing(family: &Arc<Family>, separated: bool, fits: Fits<'_
     };
     let mut above = (0..version.deepest_level()).filter(|&level| version.level(level).iter().any(hides_values));
     above.find_map(|level| match level {
-        0 => plan_down(family, &version, &Levels::of(&version, &family.options), fits),
+        0 => plan_down(family, &version, &Levels::of(&version, &family.options()), fits),
         level => plan_level(family, &version, level, fits),
     })
 }
@@ -249,7 +249,7 @@ pub(crate) fn pick_sweep(family: &Arc<Family>, version: &Arc<Version>, victims: 
     let levels = version.levels().filter(|(_, tables)| !tables.is_empty());
     let mut levels: Vec<_> = levels.map(|(level, tables)| (level, tables.to_vec())).collect();
     if let [(0, _)] = levels.as_slice() {
-        levels.push((Levels::of(version, &family.options).base, Vec::new()));
+        levels.push((Levels::of(version, &family.options()).base, Vec::new()));
     }
     sweep_of(family, version, levels, Vec::new(), victims)
 }
@@ -419,7 +419,7 @@ fn plan_down(family: &Arc<Family>, version: &Arc<Version>, levels: &Levels, fits
         return Some(whole);
     }
     // Levels above the base are empty. Where there is none, and one is below all that there is, the base moves there.
-    let deepest = version.deepest_level().max(2).min(family.options.level_count - 1);
+    let deepest = version.deepest_level().max(2).min(family.options().level_count - 1);
     let below = (levels.base..deepest).find_map(|level| plan_level(family, version, level, fits));
     let tables = version.level(0);
     let above_base = (levels.base - 1).max(1);
@@ -473,14 +473,14 @@ impl Range<'_> {
 /// Whether a rewrite with nothing below may drop or change something of the table, as far as one can tell without reading it.
 fn may_change(family: &Family, table: &TableFile) -> bool {
     let is_timeless = table.meta.largest_sequence == SequenceNumber::new(0);
-    family.options.compaction_filter.is_some()
+    family.options().compaction_filter.is_some()
         || table.droppable_entries().map_or(!is_timeless, |count| count > 0)
         || has_foldable(family, table)
 }
 
 /// Whether a table has operands, and the family somebody who can merge them.
 fn has_foldable(family: &Family, table: &TableFile) -> bool {
-    table.table.properties().merge_operand_count > 0 && family.options.merge_operator.is_some()
+    table.table.properties().merge_operand_count > 0 && family.merge_operator.is_some()
 }
 
 /// The next step of a manual compaction: all of level 0 if it overlaps the range, or the first table of another level
@@ -489,7 +489,7 @@ pub(crate) fn pick_range(family: &Arc<Family>, range: &Range<'_>) -> Option<Plan
     let version = family.view.load().version.clone();
     let next = range.next(family, &version)?;
     match (range.level, range.in_place_before) {
-        (0, _) => plan_level0(family, &version, &Levels::of(&version, &family.options)),
+        (0, _) => plan_level0(family, &version, &Levels::of(&version, &family.options())),
         (level, Some(_)) => plan(family, &version, level, level, vec![next]),
         (level, None) => plan(family, &version, level, level + 1, vec![next]),
     }
@@ -641,7 +641,7 @@ mod tests {
         install(&db, [(6, table(1, &deepest))].into_iter().chain(level0).collect(), 6);
         let family = db.store().family(0).unwrap();
         let version = family.view.load().version.clone();
-        let plan = plan_newest(&family, &version, &Levels::of(&version, &family.options)).unwrap();
+        let plan = plan_newest(&family, &version, &Levels::of(&version, &family.options())).unwrap();
         let merged: Vec<u64> = plan.upper.iter().map(|table| table.epoch()).collect();
         assert_eq!(merged, [4, 3, 2, 2]);
     }

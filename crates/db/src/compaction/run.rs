@@ -196,8 +196,7 @@ pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<P
         Some(begin) => input.seek(&internal_key::lookup(begin, SequenceNumber::MAX))?,
         None => input.seek_to_first()?,
     }
-    let mut fold =
-        Fold::new(plan.family.options.merge_operator.clone(), |key, pointer| base_value(merge, key, pointer));
+    let mut fold = Fold::new(plan.family.merge_operator.clone(), |key, pointer| base_value(merge, key, pointer));
     pour(&mut input, end, &mut sieve, &mut fold, |key, internal, value| {
         // Whoever closes the store does not wait for gigabytes to be merged, nor whoever has failed.
         store.check_open()?;

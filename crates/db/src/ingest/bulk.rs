@@ -134,15 +134,16 @@ impl Beside {
         let (emptied, spare) = channel();
         let syncer = Syncer::start(&store.env)?;
         let outputs = OutputFiles::loading(store.clone(), family.clone(), first, true, Some(syncer));
-        let packs = outputs.separates() && family.options.blob_compression != Compression::None;
+        let options = Arc::clone(outputs.options());
+        let packs = outputs.separates() && options.blob_compression != Compression::None;
         let sink = Sink { outputs, internal: Vec::new() };
         let mut beside = Self { queues: Vec::new(), turn: 0, spare, threads: Vec::new(), result: Arc::default() };
         let mut packed = Vec::new();
         for _ in 0..if packs { store.options.background_jobs.min(PACKERS_MAX) } else { 0 } {
             let (queue, batches) = sync_channel::<Step>(BATCHES_MAX);
             let (to, from) = sync_channel(BATCHES_MAX);
-            let family = family.clone();
-            let work = move || pack_all(&family.options, &batches, &to);
+            let options = Arc::clone(&options);
+            let work = move || pack_all(&options, &batches, &to);
             beside.threads.push(store.env.threads.spawn("esker-pack", Box::new(work))?);
             beside.queues.push(queue);
             packed.push(from);

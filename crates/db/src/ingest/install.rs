@@ -90,7 +90,7 @@ impl Store {
         for _ in 0..FLUSHES_MAX {
             // A first look while writers go on: what it reads and learns holds later.
             let view = family.view.load_full();
-            levels(&view.version, &family.options, &[], &newcomers, &mut known)?;
+            levels(&view.version, &family.options(), &[], &newcomers, &mut known)?;
             if !is_in_memory(&view, ranges(&newcomers))? {
                 break;
             }
@@ -128,7 +128,7 @@ impl Store {
         self.sync_log(lead)?;
         let writing = family.writing();
         let version = family.view.load().version.clone();
-        let levels = levels(&version, &family.options, &writing, &newcomers, &mut known)?;
+        let levels = levels(&version, &family.options(), &writing, &newcomers, &mut known)?;
         let mut edit = Edit { blobs: blobs.to_vec(), ..Edit::default() };
         for ((newcomer, sequence), &level) in newcomers.into_iter().zip(begin..).zip(&levels) {
             let sequence = first.is_none().then(|| SequenceNumber::new(sequence));

@@ -199,7 +199,7 @@ pub(crate) fn replay_wanted(
                 }
                 let view = family.view.load_full();
                 apply(&view.active.memtable, SequenceNumber::new(sequence), &record)?;
-                if view.active.memtable.allocated_bytes() as u64 >= family.options.write_buffer_bytes {
+                if view.active.memtable.allocated_bytes() as u64 >= family.options().write_buffer_bytes {
                     full(store, family)?;
                 }
             }

@@ -142,7 +142,7 @@ pub(crate) fn merge(
     existing: Option<&[u8]>,
     operands: &[&[u8]],
 ) -> Result<PinnedSlice> {
-    let Some(operator) = &family.options.merge_operator else {
+    let Some(operator) = &family.merge_operator else {
         return Err(no_operator(user_key, operands.len(), family));
     };
     let merged = operator.full_merge(user_key, existing, operands);

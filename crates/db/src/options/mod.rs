@@ -300,7 +300,8 @@ pub enum ReclaimMode {
     Off,
 }
 
-/// Options of one column family.
+/// Options of one column family. All but `merge_operator` and `level_count` may change while the store is open, with
+/// [`Db::set_options`](crate::Db::set_options).
 #[derive(Debug, Clone)]
 pub struct FamilyOptions {
     /// Size at which a memtable is sealed and flushed, in bytes of arena. Default 64 MiB. Range 64 KiB..=16 GiB. It is sealed at 1/32 of what
@@ -312,8 +313,8 @@ pub struct FamilyOptions {
     /// Range 2..=64.
     pub write_buffer_count_max: usize,
 
-    /// Where values live. Default [`Separation::AtFlush`]. May change on reopen, and while the store is open, with
-    /// [`Db::set_separation`](crate::Db::set_separation): values stay where they are until compaction.
+    /// Where values live. Default [`Separation::AtFlush`]. May change on reopen, and while the store is open, by
+    /// [`Db::set_separation`](crate::Db::set_separation), too: values stay where they are until compaction.
     pub separation: Separation,
 
     /// Smallest value that is separated, in bytes. Default 4,096, below which one more read per value costs more than

@@ -470,12 +470,13 @@ pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, fo
     // Esker's logs lie beside the tables.
     database.set_string("wal_dir", "");
     for family in families.values() {
-        print_family(&mut file, &family.name, &family.options, family.separation());
+        print_family(&mut file, &family.name, &family.options());
     }
     file.to_string()
 }
 
-fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions, separation: Separation) {
+fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions) {
+    let separation = options.separation;
     let collects_all = falls_back(file.family(name)).unwrap_or(false);
     let said_off =
         file.family(name).and_then(|section| section.get_bool("enable_blob_files").ok().flatten()) == Some(false);

@@ -266,7 +266,7 @@ pub(crate) fn pick_pass(family: &Arc<Family>, need: &Need, damaged: &BTreeSet<Fi
 
 /// Small files of like size, if there are too many of them (K4): those of the least size of which there are.
 fn small_files(version: &Version, family: &Family, damaged: &BTreeSet<FileNumber>) -> Vec<Use> {
-    let options = &family.options;
+    let options = family.options();
     // A flush leaves a file for each range of keys.
     let ranges = family.ranges.count();
     let total = version.ledger().total();

@@ -536,7 +536,7 @@ impl Store {
                 // No more of a giant, as others may have made it, than of what our memtables leave.
                 let largest = version.table_sums().bytes_max.saturating_mul(2);
                 let largest = largest.min(family.memtable_bytes().saturating_mul(TABLES_MAX));
-                let (most, small) = match family.options.level_count {
+                let (most, small) = match family.options().level_count {
                     2 => (u64::MAX, u64::MAX),
                     _ => (most.saturating_add(largest), TABLES_MAX),
                 };

@@ -518,7 +518,7 @@ impl Workshop {
         blobs: &mut Blobs,
         sources: &[Source],
     ) -> Result<Version> {
-        let deepest = family.options.level_count.saturating_sub(1);
+        let deepest = family.options().level_count.saturating_sub(1);
         let extents: Vec<Extent> = sources.iter().map(extent).collect();
         let mut parts = Parts::default();
         for place in places(&extents) {

@@ -196,7 +196,7 @@ fn what_carries_no_time_is_neither_shown_nor_dropped() {
     let merging = db.create_column_family("merging", merging).unwrap();
     let error = db.with_ttl(&merging, TTL).unwrap_err();
     assert!(error.kind() == ErrorKind::InvalidArgument && error.to_string().contains("\"merging\""), "{error}");
-    let both = merging.options().clone().with_ttl(TTL);
+    let both = (*merging.options()).clone().with_ttl(TTL);
     let error = db.create_column_family("both", both).unwrap_err();
     assert!(error.kind() == ErrorKind::InvalidArgument && error.to_string().contains("merge_operator"), "{error}");
 }

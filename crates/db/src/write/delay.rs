@@ -45,12 +45,12 @@ impl Store {
     }
 
     fn view_rate(&self, family: &Family, view: &View) -> Option<u64> {
-        let options = &family.options;
+        let options = family.options();
         let debt = Debt {
             level0_tables: view.version.level(0).len(),
             level0_slowdown: options.level0_slowdown_trigger,
             level0_stop: options.level0_stop_trigger,
-            pending_bytes: Levels::of(&view.version, options).debt_bytes,
+            pending_bytes: Levels::of(&view.version, &options).debt_bytes,
             pending_bytes_soft: options.pending_compaction_bytes_soft,
             pending_bytes_hard: options.pending_compaction_bytes_hard,
             sealed_memtables: view.sealed.len(),

@@ -9,6 +9,8 @@
 //! - V4: when an ended log is made durable, all values that it points to were before (W4).
 //! - V5: before a blob file takes its first value, all values in the others are durable. So what a power loss may take was
 //!   logged no earlier than the first pointer to the newest file, and recovery looks at no other values.
+//! - V6: all values of a file are packed as its header says (RocksDB refuses others). Those that were packed before `blob_compression` was
+//!   changed, and come after it, the leader packs again.
 //!
 //! Two kinds of values are not separated here but at the flush: what is written without the log, which could not tell of it, and
 //! what little a synced write brings: it would wait for the sync of a second file, which takes longer than writing it twice.
@@ -22,8 +24,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use esker_format::compression::{Compression, compress};
+use esker_format::compression::{Compression, compress, decompress};
 use esker_format::file_name::FileName;
+use esker_format::limits;
 use esker_format::rocksdb::blob::{BlobIndex, BlobRecordHeader, RECORD_HEADER_BYTES};
 use esker_format::rocksdb::internal_key::{FileNumber, ValueKind};
 use esker_format::rocksdb::write_batch::Records;
@@ -33,7 +36,7 @@ use crate::batch::WriteBatch;
 use crate::blob::{ActiveBlob, ActiveBlobs, BlobSync, Held};
 use crate::entry::Key;
 use crate::family::{Family, Generation};
-use crate::options::{BlobPartition, Separation, WriteOptions};
+use crate::options::{BlobPartition, FamilyOptions, Separation, WriteOptions};
 use crate::store::Store;
 use crate::{Error, ErrorKind, Result};
 
@@ -131,10 +134,10 @@ impl Values {
         SPARE.try_with(Cell::take).unwrap_or_default()
     }
 
-    /// Adds the value of `key`, that of the record at `place` of the batch.
-    fn add(&mut self, place: usize, family: &Family, key: &[u8], value: &[u8]) -> Result<()> {
-        let partition = family.options.blob_partition.as_ref().map_or(Ok(0), |choice| choice.of(key, value))?;
-        let compression = family.options.blob_compression;
+    /// Adds the value of `key`, that of the record at `place` of the batch, as `options` say.
+    fn add(&mut self, place: usize, family: u32, options: &FamilyOptions, key: &[u8], value: &[u8]) -> Result<()> {
+        let partition = options.blob_partition.as_ref().map_or(Ok(0), |choice| choice.of(key, value))?;
+        let compression = options.blob_compression;
         let stored = match compression {
             Compression::None => Stored::Plain,
             kind => {
@@ -152,7 +155,6 @@ impl Values {
         self.fronts.extend_from_slice(&BlobRecordHeader::of(key, bytes).encode());
         self.fronts.extend_from_slice(key);
         let (front, stored_bytes) = (start..self.fronts.len(), bytes.len() as u64);
-        let family = family.id;
         self.pieces.push(Piece { place, family, partition, front, stored, stored_bytes, compression, index: 0..0 });
         Ok(())
     }
@@ -221,6 +223,40 @@ impl Request {
         Self { user_bytes: batch.len_bytes(), batch, options, values: None, stage: Stage::Logged, asked: None }
     }
 
+    /// See V6: packs what goes to the files of `home` as `kind`.
+    fn pack_as(&mut self, home: Home, kind: Compression) -> Result<()> {
+        let Some(values) = &mut self.values else { return Ok(()) };
+        let mut records = self.batch.raw().records().enumerate();
+        let differs = |piece: &&mut Piece| piece.home() == home && piece.compression != kind;
+        for piece in values.pieces.iter_mut().filter(differs) {
+            let invalid = |reason: String| Error::invalid_argument(reason).while_doing("packing a value again");
+            let (mut raw, mut packed) = (Vec::new(), Vec::new());
+            let value = match &piece.stored {
+                Stored::Packed(packed) => {
+                    decompress(piece.compression, packed, &mut raw, limits::VALUE_BYTES_MAX)
+                        .map_err(|error| invalid(error.to_string()))?;
+                    raw.as_slice()
+                }
+                Stored::Plain => {
+                    let record = records.find(|(place, _)| *place == piece.place);
+                    record.and_then(|(_, record)| record.ok()).map_or(&[][..], |record| record.value)
+                }
+            };
+            compress(kind, value, &mut packed)
+                .map_err(|error| invalid(format!("{error}; blob_compression was changed meanwhile, try again")))?;
+            if let Some((header, key)) = values
+                .fronts
+                .get_mut(piece.front.clone())
+                .and_then(|front| front.split_at_mut_checked(RECORD_HEADER_BYTES))
+            {
+                header.copy_from_slice(&BlobRecordHeader::of(key, &packed).encode());
+            }
+            (piece.stored_bytes, piece.compression) = (packed.len() as u64, kind);
+            piece.stored = Stored::Packed(packed);
+        }
+        Ok(())
+    }
+
     /// What of it goes to the files of `home`, piece by piece.
     fn parts_for<'a>(&'a self, home: Home, parts: &mut Vec<&'a [u8]>) {
         let Some(values) = &self.values else { return };
@@ -260,11 +296,11 @@ impl Request {
 
 /// Whether a value of `family` goes to a blob file as it is written, with a batch of so many bytes.
 fn goes_to_blob(family: &Family, options: WriteOptions, value_bytes: usize, batch_bytes: usize) -> bool {
-    let stays_in_log = options.sync && batch_bytes <= SYNCED_BATCH_BYTES_MAX && family.options.blob_partition.is_none();
+    let stays_in_log = options.sync && batch_bytes <= SYNCED_BATCH_BYTES_MAX && !family.partitions();
     family.separation() == Separation::AtWrite
         && !options.disable_wal
         && !stays_in_log
-        && family.options.belongs_in_blob(value_bytes)
+        && family.belongs_in_blob(value_bytes)
 }
 
 impl Store {
@@ -287,7 +323,7 @@ impl Store {
                 && let Some(family) = families.get(&record.cf)
                 && goes_to_blob(family, options, record.value.len(), batch.len_bytes())
             {
-                values.add(place, family, record.key, record.value)?;
+                values.add(place, family.id, &family.options(), record.key, record.value)?;
             }
         }
         let values = (!values.pieces.is_empty()).then_some(values);
@@ -300,7 +336,7 @@ impl Store {
         for record in batch.raw().records() {
             let record = record.map_err(|error| Error::invalid_argument(error.to_string()))?;
             let family = families.get(&record.cf).ok_or_else(|| dropped(record.cf))?;
-            if record.kind == ValueKind::Merge && family.options.merge_operator.is_none() {
+            if record.kind == ValueKind::Merge && family.merge_operator.is_none() {
                 let (key, family) = (Key(record.key), &family.name);
                 return Err(Error::invalid_argument(format!(
                     "merging into key {key}: column family {family:?} has no merge operator; open the store with \
@@ -338,16 +374,19 @@ impl Store {
         options: WriteOptions,
         mut batch: WriteBatch,
     ) -> Result<std::result::Result<Request, WriteBatch>> {
-        let packs = family.options.blob_compression != Compression::None
-            && goes_to_blob(family, options, value.len(), key.len() + value.len())
-            && value.len() <= esker_format::limits::VALUE_BYTES_MAX;
-        if !packs {
+        if value.len() > limits::VALUE_BYTES_MAX || !goes_to_blob(family, options, value.len(), key.len() + value.len())
+        {
+            return Ok(Err(batch));
+        }
+        // Looked at once: the batch will have no value, which a change meanwhile must not call for.
+        let now = family.options();
+        if now.blob_compression == Compression::None {
             return Ok(Err(batch));
         }
         // In place of the value there is nothing: a pointer comes there.
         batch.put_id(family.id, key, &[])?;
         let mut values = Values::spare();
-        values.add(0, family, key, value)?;
+        values.add(0, family.id, &now, key, value)?;
         let user_bytes = batch.len_bytes() + value.len();
         Ok(Ok(Request { batch, options, values: Some(values), user_bytes, stage: Stage::Logged, asked: None }))
     }
@@ -409,14 +448,19 @@ impl Store {
     /// Sees to it that the partition has a file that takes values.
     fn make_place(&self, active: &Active, places: &mut ActiveBlobs, partition: u8) -> Result<()> {
         let blobs = &active.generation.blobs;
-        let is_full = |blob: &ActiveBlob| blob.has_footer() || blob.held().end >= active.family.blob_file_bytes();
+        let kind = active.family.options().blob_compression;
+        let is_full = |blob: &ActiveBlob| {
+            blob.has_footer()
+                || blob.held().end >= active.family.blob_file_bytes()
+                || blob.reader().compression() != kind
+        };
         if places.get(&partition).is_some_and(is_full) {
             blobs.end(places, partition).map_err(|error| self.fail_if_unknown(error))?;
         }
         if places.contains_key(&partition) {
             return Ok(());
         }
-        let (blob, path) = self.begin_blob(active)?;
+        let (blob, path) = self.begin_blob(active, kind)?;
         blobs.begin(places, partition, blob, path, &self.trash);
         Ok(())
     }
@@ -438,6 +482,7 @@ impl Store {
         }
         let Some(blob) = places.get_mut(&partition) else { return Ok(()) };
         let (before, home) = (blob.held(), (family.id, partition));
+        group.iter_mut().try_for_each(|request| request.pack_as(home, blob.reader().compression()))?;
         let mut after = before;
         for values in group.iter_mut().filter_map(|request| request.values.as_mut()) {
             let placed = values.place(home, blob.reader().number(), after.end);
@@ -471,11 +516,11 @@ impl Store {
     }
 
     /// Begins the next blob file of a memtable. Its name is durable before anything points to it.
-    fn begin_blob(&self, active: &Active) -> Result<(ActiveBlob, PathBuf)> {
-        let (number, options) = (self.new_file_number(), &active.family.options);
+    fn begin_blob(&self, active: &Active, compression: Compression) -> Result<(ActiveBlob, PathBuf)> {
+        let number = self.new_file_number();
         let path = self.path_of(&FileName::Blob(number));
         let (files, id) = (&*self.env.files, active.family.id);
-        let begun = ActiveBlob::create(files, &path, number, id, options.blob_compression);
+        let begun = ActiveBlob::create(files, &path, number, id, compression);
         let named = begun.and_then(|blob| Ok(files.sync_dir(&self.dir).map(|()| blob)?));
         match named {
             Ok(blob) => Ok((blob, path)),

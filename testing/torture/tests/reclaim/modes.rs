@@ -160,7 +160,7 @@ fn a_drop_ends_what_somebody_does_by_hand() {
     for separation in [Separation::AtFlush, Separation::FallBack] {
         let db = open(&SimDisk::new(), ReclaimMode::Manual);
         for _ in 0..8 {
-            let family = db.create_column_family("passing", db.default_column_family().options().clone()).unwrap();
+            let family = db.create_column_family("passing", (*db.default_column_family().options()).clone()).unwrap();
             for n in 0..400 {
                 db.put_cf(&family, key(n * 7 % 400), value(n, 0), &Default::default()).unwrap();
             }

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use esker::{ColumnFamily, Db, Error, ErrorKind, Options, ReadOptions, Result, Separation};
+use esker::{ColumnFamily, Db, Error, ErrorKind, Options, ReadOptions, Result};
+use esker_torture::options::changed;
 use fastrand::Rng;
 
 use super::ledger::{KEYS, key};
 use super::life::{Life, Moment, Shown};
-
-const SEPARATIONS: [Separation; 4] = [Separation::Off, Separation::AtFlush, Separation::AtWrite, Separation::FallBack];
 
 /// So many steps, or until the machine dies.
 pub(super) fn work(life: &Life, db: &Db, steps: usize, random: &mut Rng) {
@@ -50,7 +49,7 @@ fn step(
             as_step(db.reclaim(family, part).map(drop), "reclaiming")
         }
         7 => as_step(db.reclaim_plan(family, 0.3).map(drop), "planning"),
-        8 => as_step(db.set_separation(family, SEPARATIONS[random.usize(..4)]), "changing the separation"),
+        8 => as_step(change_options(db, family, random), "changing options"),
         9 => as_step(copy(life, db, random), "copying"),
         10 => as_step(check(life, db), "checking"),
         11 => as_step(look_beside(life, db), "opening beside"),
@@ -60,6 +59,12 @@ fn step(
             as_step(db.count_cf(family, &ReadOptions::default()).map(drop), "counting")
         }
     }
+}
+
+fn change_options(db: &Db, family: &ColumnFamily, random: &mut Rng) -> Result<()> {
+    let seed = random.u64(..);
+    // Called as often as somebody else is faster.
+    db.set_options(family, |options| *options = changed(&mut Rng::with_seed(seed), options))
 }
 
 /// One in a life: files of the store have two names from then on.

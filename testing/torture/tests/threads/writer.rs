@@ -276,7 +276,7 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         life.env().files.create_dir_all(Path::new("/outside"))?;
-        let mut file = SstFileWriter::create_with_env(&path, family.options(), life.env())?;
+        let mut file = SstFileWriter::create_with_env(&path, &family.options(), life.env())?;
         pairs.try_for_each(|(key, value)| file.put(key, value))?;
         file.finish()?;
         db.ingest(family, &[path], options).map(drop)

@@ -164,7 +164,7 @@ impl Import {
             return Ok(None);
         }
         match open_read_only(&self.store) {
-            Ok(db) => Ok(db.column_family(&self.family).map(|family| family.options().clone())),
+            Ok(db) => Ok(db.column_family(&self.family).map(|family| (*family.options()).clone())),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }

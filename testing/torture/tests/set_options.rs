@@ -1,0 +1,167 @@
+//! Options of a family that change while its store is open.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use esker::env::sim::{Fault, SimDisk, Survivors};
+use esker::{
+    BlobPartition, ColumnFamily, Compression, Db, ErrorKind, FamilyOptions, Options, Separation, StringAppendOperator,
+    WriteOptions,
+};
+
+fn options(family: FamilyOptions) -> Options {
+    Options {
+        create_if_missing: true,
+        background_jobs: 0,
+        families: [("default".to_owned(), family)].into(),
+        ..Options::default()
+    }
+}
+
+fn assert_sound(db: &Db) {
+    let check = db.check(&mut |_| {}).unwrap();
+    assert!(check.errors.is_empty(), "{:?}", check.errors);
+}
+
+fn value(n: u8) -> Vec<u8> {
+    (0..3000u32).map(|at| (at / 7) as u8 ^ n).collect()
+}
+
+/// Goal: what was changed holds at once and after the next open, of whatever kind; what was refused or could not be written down changed nothing.
+#[test]
+fn a_change_is_whole_and_lasts_or_is_none() {
+    let disk = SimDisk::new();
+    let db = Db::open_with_env("/store", options(FamilyOptions::default()), disk.env()).unwrap();
+    let family = db.default_column_family();
+    db.set_options(&family, |options| {
+        options.write_buffer_bytes = 96 << 10;
+        options.min_blob_size = 1;
+        options.compression = Compression::Zstd;
+        options.level0_slowdown_trigger = 7;
+        options.separation = Separation::AtWrite;
+    })
+    .unwrap();
+    let is_changed = |family: &ColumnFamily| {
+        let now = family.options();
+        (now.write_buffer_bytes, now.min_blob_size, now.compression, now.level0_slowdown_trigger, now.separation)
+            == (96 << 10, 1, Compression::Zstd, 7, Separation::AtWrite)
+    };
+    assert!(is_changed(&family) && family.separation() == Separation::AtWrite);
+
+    type Change = fn(&mut FamilyOptions);
+    let refused: [(&str, Change); 4] = [
+        ("write_buffer_bytes", |options| options.write_buffer_bytes = 1),
+        ("level0_stop_trigger", |options| options.level0_stop_trigger = 7),
+        ("level_count", |options| options.level_count = 3),
+        ("merge_operator", |options| options.merge_operator = Some(Arc::new(StringAppendOperator::default()))),
+    ];
+    for (name, change) in refused {
+        let error = db.set_options(&family, change).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains(name), "{error}");
+        assert!(is_changed(&family));
+    }
+    // Every call of it in turn, until there is none left to fail.
+    let mut failures = 0;
+    loop {
+        disk.fail_at(disk.op_count() + failures, Fault::Eio);
+        let done = db.set_options(&family, |options| options.min_blob_size = 5);
+        disk.heal();
+        match done {
+            Ok(()) => break,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Io, "{error}"),
+        }
+        assert!(is_changed(&family));
+        failures += 1;
+    }
+    assert!(failures > 2, "{failures}");
+    db.set_options(&family, |options| options.min_blob_size = 1).unwrap();
+
+    let disk = disk.after_power_loss(Survivors::Nothing);
+    let db = Db::open_with_env("/store", Options { background_jobs: 0, ..Options::default() }, disk.env()).unwrap();
+    assert!(is_changed(&db.default_column_family()));
+
+    let dropped = db.create_column_family("dropped", FamilyOptions::default()).unwrap();
+    db.drop_column_family(&dropped).unwrap();
+    let error = db.set_options(&dropped, |options| options.min_blob_size = 1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    db.close().unwrap();
+    let beside = Db::open_read_only_with_env("/store", Options::default(), disk.env()).unwrap();
+    let error = beside.set_options(&beside.default_column_family(), |options| options.min_blob_size = 1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+}
+
+/// Goal: two that change options at once lose nothing of each other's, even if one does so between another's look and change.
+#[test]
+fn who_is_overtaken_begins_again() {
+    let db = Db::open_with_env("/store", options(FamilyOptions::default()), SimDisk::new().env()).unwrap();
+    let family = db.default_column_family();
+    let seen = Mutex::new(Vec::new());
+    db.set_options(&family, |options| {
+        let is_first = seen.lock().unwrap().is_empty();
+        if is_first {
+            db.set_options(&family, |options| options.min_blob_size = 77).unwrap();
+        }
+        seen.lock().unwrap().push(options.min_blob_size);
+        options.block_bytes = 512;
+    })
+    .unwrap();
+    assert_eq!(*seen.lock().unwrap(), [4096, 77]);
+    assert_eq!((family.options().min_blob_size, family.options().block_bytes), (77, 512));
+}
+
+/// V6: a value that was packed before `blob_compression` changed, and comes to a file that was begun after that, is packed as that says; plain
+/// ones, and those of a batch with others, too.
+#[test]
+fn values_packed_before_a_change_are_packed_as_their_file_says() {
+    const KINDS: [Compression; 4] = [Compression::None, Compression::Lz4, Compression::Zstd, Compression::Snappy];
+    for before in KINDS {
+        for after in KINDS.into_iter().filter(|after| *after != before) {
+            let disk = SimDisk::new();
+            let hook: Arc<OnceLock<(Db, ColumnFamily)>> = Arc::default();
+            let inside = hook.clone();
+            // Whoever packs asks for this in between.
+            let partition = BlobPartition::new(move |key, _| {
+                if let (b'c', Some((db, family))) = (key[0], inside.get()) {
+                    db.set_options(family, |options| options.blob_compression = after).unwrap();
+                }
+                0
+            });
+            let family = FamilyOptions {
+                separation: Separation::AtWrite,
+                min_blob_size: 100,
+                blob_compression: before,
+                blob_partition: Some(partition),
+                ..FamilyOptions::default()
+            };
+            let db = Db::open_with_env("/store", options(family), disk.env()).unwrap();
+            assert!(hook.set((db.clone(), db.default_column_family())).is_ok());
+            db.put(b"a", value(0)).unwrap();
+            db.put(b"c", value(1)).unwrap();
+            let mut batch = esker::WriteBatch::new();
+            db.set_options(&db.default_column_family(), |options| options.blob_compression = before).unwrap();
+            db.put(b"b", value(2)).unwrap();
+            for (key, n) in [("b1", 3), ("c1", 4), ("d1", 5)] {
+                batch.put(key, value(n)).unwrap();
+            }
+            db.write(batch, &WriteOptions { sync: true, ..WriteOptions::default() }).unwrap();
+            db.put(b"d", value(6)).unwrap();
+            let expected = [("a", 0), ("c", 1), ("b", 2), ("b1", 3), ("c1", 4), ("d1", 5), ("d", 6)];
+            let assert_all = |db: &Db| {
+                for (key, n) in expected {
+                    assert_eq!(db.get(key).unwrap().as_deref(), Some(&*value(n)), "{before:?} {after:?} {key}");
+                }
+                assert_sound(db);
+            };
+            assert_all(&db);
+            // Through the log, and through the flush.
+            let survivor = disk.after_process_death();
+            let replayed = Options { background_jobs: 0, ..Options::default() };
+            assert_all(&Db::open_with_env("/store", replayed, survivor.env()).unwrap());
+            db.flush().unwrap();
+            assert_all(&db);
+            db.compact_range(&db.default_column_family(), None, None).unwrap();
+            db.reclaim(&db.default_column_family(), 0.0).unwrap();
+            assert_all(&db);
+        }
+    }
+}
