@@ -335,6 +335,10 @@ esker_slice esker_family_name(const esker_family *family);
 // Where new values of a family live from now on: `"off"`, `"at_flush"`, `"at_write"` or `"fall_back"`. Those that are there stay until they are compacted.
 esker_error *esker_db_set_separation(const esker_db *db, const esker_family *family, const char *separation);
 
+// Changes an option of a family from now on, such as `"write_buffer_bytes"` to `"128MiB"`: one of those of `esker_db_options_set_family` but
+// `"merge_operator"` and `"level_count"`. NULL is the default family. Durable when it returns.
+esker_error *esker_db_set_option(const esker_db *db, const esker_family *family, const char *name, const char *value);
+
 // Frees the handle of a family; NULL is none. The family stays.
 void esker_family_free(esker_family *family);
 

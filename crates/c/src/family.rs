@@ -5,7 +5,7 @@ use esker::{ColumnFamily, Error, FamilyOptions, Result};
 use crate::db::Db;
 use crate::error::{Failure, attempt, hand_out};
 use crate::memory::{Out, Slice, Text};
-use crate::options::DbOptions;
+use crate::options::{ByName, DbOptions};
 
 /// A column family of an open store.
 #[derive(Debug)]

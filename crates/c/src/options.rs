@@ -154,7 +154,7 @@ pub(crate) fn read_separation(text: &str) -> Result<Separation> {
 }
 
 /// Fields that can be set by their names.
-trait ByName {
+pub(crate) trait ByName {
     /// These names.
     const NAMES: &'static [&'static str];
 
