@@ -15,7 +15,7 @@ use crate::family::{ColumnFamily, Family};
 use crate::ingest::{BulkLoad, IngestOptions, Ingested};
 use crate::iterate::DbIterator;
 use crate::open::{self, LeftOut};
-use crate::options::{FamilyOptions, Options, ReadOptions, Separation, WriteOptions};
+use crate::options::{FamilyOptions, Options, ReadOptions, Separation, WriteOptions, check_background_rate};
 use crate::pinned::PinnedSlice;
 use crate::reclaim::{ReclaimPlan, Reclaimed};
 use crate::repair::{self, DbRepair};
@@ -829,6 +829,18 @@ impl Db {
     /// - `ReadOnly`, `Exhausted`, `Io`: it could not be written down, and nothing changed.
     pub fn set_options(&self, family: &ColumnFamily, change: impl Fn(&mut FamilyOptions)) -> Result<()> {
         self.store().set_options(self.store().own(family)?, change)
+    }
+
+    /// Changes how many bytes background work writes per second, from now on and as long as the store is open: see
+    /// [`background_bytes_per_second_max`](Options::background_bytes_per_second_max) (as RocksDB's `RateLimiter::SetBytesPerSecond`). 0 is as fast as it
+    /// can. What is under way goes by it, too, within 10 ms.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: less than 64 KiB/s, or more than 1 TiB/s.
+    pub fn set_background_bytes_per_second_max(&self, bytes_per_second: u64) -> Result<()> {
+        check_background_rate(bytes_per_second)?;
+        self.store().set_total_rate(bytes_per_second);
+        Ok(())
     }
 
     /// Drops the tables of `family` below level 0 that lie within a range of keys, with what they point to: the cheapest way to be rid of

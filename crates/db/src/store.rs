@@ -490,8 +490,12 @@ impl Store {
 impl Store {
     /// From now on background work keeps to its pace: an open was not to.
     pub(crate) fn begin_pace(&self) {
-        let total = self.options.background_bytes_per_second_max;
-        self.pacer.set_total_rate((total > 0).then_some(total));
+        self.set_total_rate(self.options.background_bytes_per_second_max);
+    }
+
+    /// 0 is as fast as it can.
+    pub(crate) fn set_total_rate(&self, bytes_per_second: u64) {
+        self.pacer.set_total_rate((bytes_per_second > 0).then_some(bytes_per_second));
     }
 }
 

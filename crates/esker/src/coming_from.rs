@@ -41,7 +41,7 @@
 //! | `max_background_jobs` | [`Options::background_jobs`] | 0: work is done by who makes it necessary |
 //! | `NewLRUCache`, `block_cache` | [`Options::cache_bytes`], or [`Cache`] for several stores | |
 //! | `WriteBufferManager`, `cache_index_and_filter_blocks`, `strict_capacity_limit` | [`Options::memory_limit`], or [`Cache::within_limit`] | memtables, indexes, filters and the cache within one limit |
-//! | `rate_limiter` | [`Options::background_bytes_per_second_max`] | |
+//! | `rate_limiter` | [`Options::background_bytes_per_second_max`] | [`Db::set_background_bytes_per_second_max`] while it is open |
 //! | `SstFileManager`, `max_allowed_space_usage` | [`Options::max_disk_bytes`] | never exceeded; reads, deletions and reclaim go on |
 //! | `max_total_wal_size`, `recycle_log_file_num` | [`Options::wal_bytes_max`], [`Options::recycled_logs_max`] | |
 //! | `wal_recovery_mode` | [`Options::wal_recovery`] | |

@@ -188,7 +188,8 @@ pub struct Options {
     ///
     /// It leaves the device to reads and to the log, which no limit holds back. Below what writers bring, some times over since compaction writes it again, they are held back
     /// as wherever compaction is behind; and reclaim, which comes last, lets `max_space_amp` be exceeded. What an open flushes, loads, files that are
-    /// taken in, copies and repairs go as fast as they can.
+    /// taken in, copies and repairs go as fast as they can. May change while the store is open, with
+    /// [`Db::set_background_bytes_per_second_max`](crate::Db::set_background_bytes_per_second_max).
     pub background_bytes_per_second_max: u64,
 
     /// Bytes of the disk that an open store keeps for itself, in a file that holds nothing, for when others have filled it: then deletions, flushes and
@@ -465,6 +466,13 @@ fn in_range<T: PartialOrd + std::fmt::Display>(name: &str, value: T, least: T, m
     Err(Error::invalid_argument(format!("option {name} is {value}, must be in {least}..={most}")))
 }
 
+pub(crate) fn check_background_rate(bytes_per_second: u64) -> Result<()> {
+    if bytes_per_second == 0 {
+        return Ok(());
+    }
+    in_range("background_bytes_per_second_max", bytes_per_second, 64 * KIB, GIB << 10)
+}
+
 pub(crate) fn check_cache_bytes(cache_bytes: u64) -> Result<()> {
     in_range("cache_bytes", cache_bytes, 0, GIB << 10)
 }
@@ -497,10 +505,7 @@ impl Options {
             in_range("max_disk_bytes", self.max_disk_bytes, MIB, GIB << 30)?;
         }
         in_range("ballast_bytes", self.ballast_bytes, 0, GIB << 10)?;
-        if self.background_bytes_per_second_max != 0 {
-            let most = self.background_bytes_per_second_max;
-            in_range("background_bytes_per_second_max", most, 64 * KIB, GIB << 10)?;
-        }
+        check_background_rate(self.background_bytes_per_second_max)?;
         if self.reclaim_bytes_per_second_max != 0 {
             in_range("reclaim_bytes_per_second_max", self.reclaim_bytes_per_second_max, 64 * KIB, GIB << 10)?;
         }

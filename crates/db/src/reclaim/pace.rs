@@ -230,6 +230,17 @@ mod tests {
             let least = bytes as f64 / PER_SECOND as f64 * 0.8 - 0.5;
             assert!(bytes > PER_SECOND / 2 && seconds > least, "{step}: {bytes} bytes in {seconds} seconds");
         }
+        // Changed while it is open.
+        assert!(db.set_background_bytes_per_second_max(1).is_err());
+        for (per_second, least, most) in [(PER_SECOND / 2, 1.6, 2.5), (0, -0.5, 0.0)] {
+            db.set_background_bytes_per_second_max(per_second).unwrap();
+            fill(&db, &mut random, 1);
+            let (began, before) = (now(), written(&db));
+            db.flush().unwrap();
+            let (seconds, full) = (now() - began, (written(&db) - before) as f64 / PER_SECOND as f64);
+            let range = full * least - 0.5..=full * most + 0.5;
+            assert!(range.contains(&seconds), "{per_second}: {seconds} seconds, at the full rate {full}");
+        }
         fill(&db, &mut random, 1);
         drop(db);
         let began = now();
