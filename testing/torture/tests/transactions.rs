@@ -259,7 +259,11 @@ fn who_is_told_of_a_conflict_can_see_what_came() {
                 transaction.put("k", (had + 1).to_le_bytes())
             });
         });
-        for _ in 0..2000 {
+        while counted.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        // Time to begin again, as often as it is told to.
+        for _ in 0..20_000 {
             std::thread::yield_now();
             if counted.load(Ordering::Relaxed) > 3 {
                 break;
