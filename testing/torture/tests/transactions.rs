@@ -239,46 +239,66 @@ fn what_comes_between_the_look_and_the_turn_is_noticed() {
 }
 
 /// Goal: whoever is told of a conflict can see what came in between, and begins again once for it, not as often as it can while that is synced.
-/// Method: a sync goes on until another transaction has begun several times, or for so long that one that does not wait would have.
+/// Method: two writes come while another is synced, and are synced together, in the memtables before that; it goes on until another transaction has
+/// begun several times, or for so long that one that does not wait would have.
 #[test]
 fn who_is_told_of_a_conflict_can_see_what_came() {
-    let (disk, meanwhile) = (SimDisk::new(), Meanwhile::default());
-    let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
-    let db = Db::open_with_env("/store", options, meanwhile.env(&disk)).unwrap();
-    db.put("k", 0u64.to_le_bytes()).unwrap();
-    let begun = Arc::new(AtomicU64::new(0));
-    let (other, counted) = (db.clone(), begun.clone());
-    let (hand_over, handed_over) = std::sync::mpsc::channel();
+    let wait_a_little = || (0..20_000).for_each(|_| std::thread::yield_now());
     let is_log = |call: Call<'_>| matches!(call, Call::Sync(path) if path.extension().is_some_and(|end| end == "log"));
-    let meet = move || {
-        let count = counted.clone();
-        let adding = std::thread::spawn(move || {
-            transact(&other, |transaction| {
-                count.fetch_add(1, Ordering::Relaxed);
-                let had = number(transaction.get("k")?.as_deref());
-                transaction.put("k", (had + 1).to_le_bytes())
+    // Whether the two come together is up to the threads.
+    for _ in 0..10 {
+        let (disk, meanwhile) = (SimDisk::new(), Meanwhile::default());
+        let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+        let db = Db::open_with_env("/store", options, meanwhile.env(&disk)).unwrap();
+        db.put("k", 0u64.to_le_bytes()).unwrap();
+        let begun = Arc::new(AtomicU64::new(0));
+        let (hand_over, handed_over) = std::sync::mpsc::channel();
+        let (other, counted, hand_on) = (db.clone(), begun.clone(), hand_over.clone());
+        let meet = move || {
+            let count = counted.clone();
+            let adding = std::thread::spawn(move || {
+                transact(&other, |transaction| {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    let had = number(transaction.get("k")?.as_deref());
+                    transaction.put("k", (had + 1).to_le_bytes())
+                });
             });
-        });
-        while counted.load(Ordering::Relaxed) == 0 {
-            std::thread::yield_now();
-        }
-        // Time to begin again, as often as it is told to.
-        for _ in 0..20_000 {
-            std::thread::yield_now();
-            if counted.load(Ordering::Relaxed) > 3 {
-                break;
+            while counted.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
             }
-        }
-        hand_over.send(adding).unwrap();
-    };
-    meanwhile.before(is_log, meet);
-    let mut transaction = db.transaction();
-    let had = number(transaction.get("k").unwrap().as_deref());
-    transaction.put("k", (had + 1).to_le_bytes()).unwrap();
-    transaction.commit(&SYNCED).unwrap();
-    handed_over.recv().unwrap().join().unwrap();
-    assert_eq!(number(db.get("k").unwrap().as_deref()), 2);
-    assert!(begun.load(Ordering::Relaxed) <= 3, "begun {begun:?} times");
+            wait_a_little();
+            hand_on.send(adding).unwrap();
+        };
+        let (two, next) = (db.clone(), meanwhile.clone());
+        let come = move || {
+            next.before(is_log, meet);
+            let coming = Arc::new(AtomicU64::new(0));
+            for place in 0..2 {
+                let (db, comes) = (two.clone(), coming.clone());
+                let writing = std::thread::spawn(move || {
+                    let mut transaction = db.transaction();
+                    if place == 0 {
+                        let had = number(transaction.get("k").unwrap().as_deref());
+                        transaction.put("k", (had + 1).to_le_bytes()).unwrap();
+                    } else {
+                        transaction.put("beside", "it").unwrap();
+                    }
+                    comes.fetch_add(1, Ordering::Relaxed);
+                    transaction.commit(&SYNCED).unwrap();
+                });
+                hand_over.send(writing).unwrap();
+            }
+            while coming.load(Ordering::Relaxed) < 2 {
+                std::thread::yield_now();
+            }
+            wait_a_little();
+        };
+        meanwhile.before(is_log, come);
+        db.put_cf(&db.default_column_family(), "first", "", &SYNCED).unwrap();
+        (0..3).for_each(|_| handed_over.recv().unwrap().join().unwrap());
+        assert_eq!(number(db.get("k").unwrap().as_deref()), 2);
+        assert!(begun.load(Ordering::Relaxed) <= 3, "begun {begun:?} times");
+    }
 }
 
 /// Goal: a transaction sees one moment and what it did itself; nobody else sees that before it commits.
