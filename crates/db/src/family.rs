@@ -293,13 +293,13 @@ impl Family {
         self.options.load()
     }
 
-    /// Changes them; what is under way goes by those before. Returns those.
-    pub(crate) fn set_options(&self, options: Arc<FamilyOptions>) -> Arc<FamilyOptions> {
+    /// Changes them; what is under way goes by those before.
+    pub(crate) fn set_options(&self, options: Arc<FamilyOptions>) {
         self.separation.store(options.separation.number(), Ordering::Relaxed);
         self.partitions.store(options.blob_partition.is_some(), Ordering::Relaxed);
         self.min_blob_size.store(options.min_blob_size, Ordering::Relaxed);
         self.write_buffer_bytes.store(options.write_buffer_bytes, Ordering::Relaxed);
-        self.options.swap(options)
+        self.options.store(options);
     }
 
     pub(crate) fn is_dropped(&self) -> bool {

@@ -165,11 +165,11 @@ impl Contents {
 }
 
 impl Block {
-    /// Reads, checks and unpacks the batch at `offset` of `file`; if it is packed, as `how` says.
+    /// Reads, checks and unpacks the batch at `offset` of `file`; if it is packed, as `how` says, which hears whether it lies in memory.
     ///
     /// # Errors
     /// `Corruption` if it is not one.
-    pub(crate) fn read(file: Arc<LogFile>, offset: u64, how: impl FnOnce() -> How) -> Result<Self> {
+    pub(crate) fn read(file: Arc<LogFile>, offset: u64, how: impl FnOnce(bool) -> How) -> Result<Self> {
         let decode =
             |base: u64, error| Error::decode(&file.path, offset.saturating_add(base), "reading a batch", error);
         let (header, bytes) = file.read_behind(offset, |head: &[u8; HEADER_BYTES]| {
@@ -199,7 +199,7 @@ impl Block {
                 let at = |error| decode(HEADER_BYTES as u64, error);
                 let entries_bytes = entries::raw_bytes(stored).map_err(at)?;
                 let all = entries_bytes.saturating_add(items.len());
-                let How { spare, wanted } = how();
+                let How { spare, wanted } = how(matches!(bytes, Cow::Borrowed(_)));
                 let mut own = Vec::new();
                 if let Some(Contents { bytes: Bytes::Owned(bytes), index, places, .. }) =
                     spare.map(|last| last.contents)
@@ -329,7 +329,7 @@ mod tests {
             log.write(&mut batch, false).unwrap();
             let file = log.store.append.file(1).unwrap();
             let place = Place { file: file.id, offset: log.store.append.shape.header.len_bytes() as u64 };
-            let block = Block::read(file, place.offset, How::default).unwrap();
+            let block = Block::read(file, place.offset, |_| How::default()).unwrap();
             let found = |group, first| block.find(group, first).map(|found| found.ranges().collect::<Vec<_>>());
             assert_eq!(found(7, 10).unwrap(), std::slice::from_ref(&(6..9)));
             assert_eq!(found(8, 10).unwrap(), [9..39, 39..69]);

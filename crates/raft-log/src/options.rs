@@ -67,8 +67,8 @@ pub struct Options {
     /// How much of the rewrite queue must be dead before it is rewritten. Default 0.6. Range 0..=1.
     pub purge_rewrite_garbage_ratio: f64,
 
-    /// Memory for batches that were read, unpacked, in bytes. Default 32 MiB. Any number; 0 is none. It is filled with one batch of eight that are read; then what
-    /// comes again soon comes in. Besides, each thread that reads keeps its last batch, up to 64 KiB, so that its entries may be asked for one by one.
+    /// Memory for batches that were read, unpacked, in bytes. Default 32 MiB. Any number; 0 is none. It is filled with what is read, one batch of
+    /// eight where files are mapped; then what comes again soon comes in. Besides, each thread that reads keeps its last batch, up to 64 KiB, so that its entries may be asked for one by one.
     pub cache_bytes: usize,
 
     /// How many bytes of the log one group may pin before its old entries are moved on, asked or not. Default none. Any number; files count as a whole,

@@ -127,7 +127,13 @@ impl Store {
                 parts.expect(others.first(), Block::expect);
                 let run = first.run;
                 let file = parts.file(first).ok_or_else(|| self.lost(run))?;
-                let shown = self.show_block(file, run.place(), (group, run.first), |block| {
+                // Unpacked as far as the last that is wanted of it, or it would be twice.
+                let is_of_same = |part: &Part| part.run.place() == run.place();
+                let last = match others.first().filter(|part| is_of_same(part)) {
+                    None => run.first,
+                    Some(_) => rest.get(others.partition_point(is_of_same)).map_or(run.first, |part| part.run.first),
+                };
+                let shown = self.show_block(file, run.place(), (group, last), |block| {
                     self.show_part(first, block, block.find(group, run.first)?, show)
                 });
                 if shown?.is_break() {

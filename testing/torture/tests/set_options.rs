@@ -1,12 +1,15 @@
 //! Options of a family that change while its store is open.
 
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{
     BlobPartition, ColumnFamily, Compression, Db, ErrorKind, FamilyOptions, Options, Separation, StringAppendOperator,
     WriteOptions,
 };
+use esker_torture::hooked::{Call, Meanwhile};
 
 fn options(family: FamilyOptions) -> Options {
     Options {
@@ -107,6 +110,39 @@ fn who_is_overtaken_begins_again() {
     .unwrap();
     assert_eq!(*seen.lock().unwrap(), [4096, 77]);
     assert_eq!((family.options().min_blob_size, family.options().block_bytes), (77, 512));
+}
+
+/// Goal: who waits for a flush goes on once more memtables may wait for one: that is how an operator gets out of a stall.
+#[test]
+fn writers_go_on_when_they_may() {
+    let (disk, meanwhile) = (SimDisk::new(), Meanwhile::default());
+    let family = FamilyOptions { write_buffer_bytes: 64 << 10, write_buffer_count_max: 2, ..FamilyOptions::default() };
+    let options = Options { background_jobs: 1, ..options(family) };
+    let db = Db::open_with_env("/store", options, meanwhile.env(&disk)).unwrap();
+    let (go_on, may_go_on) = channel::<()>();
+    let is_table =
+        |call: Call<'_>| matches!(call, Call::Create(path) if path.extension().is_some_and(|end| end == "sst"));
+    meanwhile.before(is_table, move || drop(may_go_on.recv()));
+    let (writing, waited) = (db.clone(), Arc::new(OnceLock::new()));
+    let (done, is_done) = channel();
+    let stuck = waited.clone();
+    let writer = std::thread::spawn(move || {
+        (0..100u8).for_each(|n| writing.put([n], value(n)).unwrap());
+        stuck.set(()).unwrap();
+        done.send(()).unwrap();
+    });
+    // Two memtables are not enough for 300 KB, and the flush waits.
+    while !meanwhile.is_done() {
+        std::thread::yield_now();
+    }
+    (0..20_000).for_each(|_| std::thread::yield_now());
+    assert!(waited.get().is_none());
+    db.set_options(&db.default_column_family(), |options| options.write_buffer_count_max = 64).unwrap();
+    let went_on = is_done.recv_timeout(Duration::from_secs(60));
+    go_on.send(()).unwrap();
+    writer.join().unwrap();
+    went_on.unwrap();
+    (0..100u8).for_each(|n| assert_eq!(db.get([n]).unwrap().as_deref(), Some(&*value(n))));
 }
 
 /// V6: a value that was packed before `blob_compression` changed, and comes to a file that was begun after that, is packed as that says; plain
