@@ -93,6 +93,43 @@ fn a_change_is_whole_and_lasts_or_is_none() {
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
 }
 
+/// Goal: wherever the machine dies in a change, the store has the options before or those after it, and after it once it was said to be done.
+#[test]
+fn a_death_in_a_change_leaves_one_or_the_other() {
+    let left = SimDisk::new();
+    let family = FamilyOptions { separation: Separation::AtWrite, min_blob_size: 100, ..FamilyOptions::default() };
+    let db = Db::open_with_env("/store", options(family), left.env()).unwrap();
+    db.put("a", value(1)).unwrap();
+    db.close().unwrap();
+    let open = |disk: &SimDisk| {
+        let options = Options { background_jobs: 0, ..Options::default() };
+        Db::open_with_env("/store", options, disk.env()).unwrap()
+    };
+    let (mut deaths, mut seen) = (0, [0; 2]);
+    loop {
+        let disk = left.after_process_death();
+        let db = open(&disk);
+        disk.die_after(disk.op_count() + deaths);
+        let is_done = db.set_options(&db.default_column_family(), |options| options.min_blob_size = 77).is_ok();
+        let is_over = !disk.is_dead();
+        drop(db);
+        let samples = (0..8).map(|seed| Survivors::Sample { seed });
+        for survivors in [Survivors::Nothing, Survivors::Everything].into_iter().chain(samples) {
+            let db = open(&disk.after_power_loss(survivors));
+            let now = db.default_column_family().options();
+            assert!(now.min_blob_size == 77 || (now.min_blob_size == 100 && !is_done), "{deaths}: {now:?}");
+            assert_eq!(now.separation, Separation::AtWrite);
+            assert_eq!(db.get("a").unwrap().as_deref(), Some(&*value(1)));
+            seen[usize::from(now.min_blob_size == 77)] += 1;
+        }
+        if is_over {
+            break;
+        }
+        deaths += 1;
+    }
+    assert!(deaths > 2 && seen.iter().all(|&seen| seen > 0), "{deaths} deaths, {seen:?}");
+}
+
 /// Goal: two that change options at once lose nothing of each other's, even if one does so between another's look and change.
 #[test]
 fn who_is_overtaken_begins_again() {
