@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
 
 use esker::env::sim::{SimDisk, Survivors};
-use esker::env::{Clock, Env};
-use esker::{ColumnFamily, Db, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions};
+use esker::{
+    ColumnFamily, Db, EventKind, FamilyOptions, JobKind, Listener, Options, ReadOptions, WriteBatch, WriteOptions,
+};
 
 const WRITERS: u64 = 4;
 
@@ -125,16 +125,23 @@ fn snapshots_and_crashes_among_running_threads_show_whole_batches() {
     db.close().unwrap();
 }
 
-/// A clock that shows the date, as each flush asks it to, only to as many as were let through.
-#[derive(Debug)]
+/// Lets only so many flushes begin as it was told to.
+#[derive(Debug, Default)]
 struct Gate {
-    clock: Arc<dyn Clock>,
     /// How many have come, and how many may go.
     counts: Mutex<(u64, u64)>,
     changed: Condvar,
 }
 
 impl Gate {
+    fn come(&self) {
+        let mut counts = self.counts.lock().unwrap();
+        counts.0 += 1;
+        let number = counts.0;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(counts, |(_, may_go)| *may_go < number).unwrap());
+    }
+
     fn let_through(&self, count: u64) {
         self.counts.lock().unwrap().1 += count;
         self.changed.notify_all();
@@ -143,25 +150,6 @@ impl Gate {
     fn wait_for_arrival(&self, number: u64) {
         let counts = self.counts.lock().unwrap();
         drop(self.changed.wait_while(counts, |(come, _)| *come < number).unwrap());
-    }
-}
-
-impl Clock for Gate {
-    fn unix_seconds(&self) -> u64 {
-        let mut counts = self.counts.lock().unwrap();
-        counts.0 += 1;
-        let number = counts.0;
-        self.changed.notify_all();
-        drop(self.changed.wait_while(counts, |(_, may_go)| *may_go < number).unwrap());
-        self.clock.unix_seconds()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.clock.monotonic()
-    }
-
-    fn sleep(&self, duration: Duration) {
-        self.clock.sleep(duration);
     }
 }
 
@@ -180,8 +168,14 @@ fn memtables_sealed_during_a_flush_keep_their_logs() {
     };
     let options = Options { background_jobs: 1, families: [("default".to_owned(), family)].into(), ..options() };
     let disk = SimDisk::new();
-    let gate = Arc::new(Gate { clock: disk.clock(), counts: Mutex::default(), changed: Condvar::new() });
-    let db = Db::open_with_env("/store", options.clone(), Env { clock: gate.clone(), ..disk.env() }).unwrap();
+    let gate = Arc::new(Gate::default());
+    let passed = gate.clone();
+    let gated = Listener::new(move |event| {
+        if matches!(event.kind, EventKind::JobBegan(job) if job.kind == JobKind::Flush) {
+            passed.come();
+        }
+    });
+    let db = Db::open_with_env("/store", Options { listeners: vec![gated], ..options.clone() }, disk.env()).unwrap();
     let mut count = 0u64;
     let mut write_until_sealed = |wanted: usize| {
         while db.stats().families[0].immutable_memtables < wanted {
