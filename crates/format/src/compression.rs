@@ -11,10 +11,14 @@
 //! |   64 | `Zstd`          | the same, from before that was final; read, never written          |
 //!
 //! bzip2 (3) and Xpress (6) are unsupported. Tables of format version 2 and later and blob files use the same
-//! framing; a table's blocks never use a dictionary here.
+//! framing. Blocks of a table may be packed in sight of a [`Dictionary`]: such are read, never written.
 //!
 //! Source: RocksDB `include/rocksdb/compression_type.h`, `util/compression.cc` ("compress format version 2"),
 //! `db/blob/blob_file_builder.cc`.
+
+mod dictionary;
+
+pub use dictionary::Dictionary;
 
 use std::cell::RefCell;
 
@@ -146,7 +150,7 @@ struct Contexts {
     zlib_pack: Option<Compress>,
     zlib_unpack: Option<Decompress>,
     zstd_pack: Option<zstd::bulk::Compressor<'static>>,
-    zstd_unpack: Option<zstd::bulk::Decompressor<'static>>,
+    zstd_unpack: Option<zstd::zstd_safe::DCtx<'static>>,
 }
 
 thread_local! {
@@ -308,15 +312,25 @@ pub fn decompress(
     out: &mut Vec<u8>,
     limit_bytes: usize,
 ) -> Result<(), DecodeError> {
+    decompress_with(None, kind, compressed, out, limit_bytes)
+}
+
+fn decompress_with(
+    dictionary: Option<&Dictionary>,
+    kind: Compression,
+    compressed: &[u8],
+    out: &mut Vec<u8>,
+    limit_bytes: usize,
+) -> Result<(), DecodeError> {
     let done = match kind {
         Compression::None => raw_length(compressed.len() as u64, compressed.len(), 1, limit_bytes).map(|_| {
             out.clear();
             out.extend_from_slice(compressed);
         }),
         Compression::Snappy => decompress_snappy(compressed, out, limit_bytes),
-        Compression::Zlib => decompress_zlib(compressed, out, limit_bytes),
-        Compression::Lz4 | Compression::Lz4hc => decompress_lz4(compressed, out, limit_bytes),
-        Compression::Zstd => decompress_zstd(compressed, out, limit_bytes),
+        Compression::Zlib => decompress_zlib(dictionary, compressed, out, limit_bytes),
+        Compression::Lz4 | Compression::Lz4hc => decompress_lz4(dictionary, compressed, out, limit_bytes),
+        Compression::Zstd => decompress_zstd(dictionary, compressed, out, limit_bytes),
     };
     if done.is_err() {
         out.clear();
@@ -374,12 +388,20 @@ fn decompress_snappy(compressed: &[u8], out: &mut Vec<u8>, limit_bytes: usize) -
     whole("Snappy data", 0, count, out)
 }
 
-fn decompress_zlib(compressed: &[u8], out: &mut Vec<u8>, limit_bytes: usize) -> Result<(), DecodeError> {
+fn decompress_zlib(
+    dictionary: Option<&Dictionary>,
+    compressed: &[u8],
+    out: &mut Vec<u8>,
+    limit_bytes: usize,
+) -> Result<(), DecodeError> {
     let (raw_bytes, offset, data) = length_prefix(compressed)?;
     out.resize(raw_length(raw_bytes, data.len(), ZLIB_RATIO_MAX, limit_bytes)?, 0);
     let count = with_kept(&CONTEXTS, |contexts| {
         let context = contexts.zlib_unpack.get_or_insert_with(|| Decompress::new(false));
         context.reset(false);
+        if let Some(dictionary) = dictionary {
+            context.set_dictionary(dictionary.raw())?;
+        }
         let status = context.decompress(data, out, FlushDecompress::Finish)?;
         // What goes on, or ends before the input does, is not what was packed.
         let is_whole = status == Status::StreamEnd && context.total_in() == data.len() as u64;
@@ -397,14 +419,29 @@ fn length_prefix(compressed: &[u8]) -> Result<(u64, usize, &[u8]), DecodeError> 
         .ok_or_else(|| DecodeError::corrupt("raw length", 0, "not a variable-length integer"))
 }
 
-fn decompress_lz4(compressed: &[u8], out: &mut Vec<u8>, limit_bytes: usize) -> Result<(), DecodeError> {
+fn decompress_lz4(
+    dictionary: Option<&Dictionary>,
+    compressed: &[u8],
+    out: &mut Vec<u8>,
+    limit_bytes: usize,
+) -> Result<(), DecodeError> {
     let (raw_bytes, offset, data) = length_prefix(compressed)?;
     out.resize(raw_length(raw_bytes, data.len(), LZ4_RATIO_MAX, limit_bytes)?, 0);
-    let count = lz4::unpack(data, out).map_err(|error| bad_data("LZ4 data", offset, error))?;
+    let unpacked = match dictionary {
+        None => lz4::unpack(data, out).map_err(|error| bad_data("LZ4 data", offset, error)),
+        Some(dictionary) => lz4_flex::block::decompress_into_with_dict(data, out, dictionary.raw())
+            .map_err(|error| bad_data("LZ4 data", offset, error)),
+    };
+    let count = unpacked?;
     whole("LZ4 data", offset, count, out)
 }
 
-fn decompress_zstd(compressed: &[u8], out: &mut Vec<u8>, limit_bytes: usize) -> Result<(), DecodeError> {
+fn decompress_zstd(
+    dictionary: Option<&Dictionary>,
+    compressed: &[u8],
+    out: &mut Vec<u8>,
+    limit_bytes: usize,
+) -> Result<(), DecodeError> {
     let (raw_bytes, offset, data) = length_prefix(compressed)?;
     let raw_bytes = raw_length(raw_bytes, data.len(), ZSTD_RATIO_MAX, limit_bytes)?;
     if let Ok(Some(frame_bytes)) = zstd::zstd_safe::get_frame_content_size(data)
@@ -414,12 +451,17 @@ fn decompress_zstd(compressed: &[u8], out: &mut Vec<u8>, limit_bytes: usize) -> 
     }
     // Not more than was asked for, even if `out` has more room from an earlier use.
     out.resize(raw_bytes, 0);
+    let dictionary = dictionary.map(Dictionary::for_zstd).transpose()?;
     let count = with_kept(&CONTEXTS, |contexts| {
         let context = match &mut contexts.zstd_unpack {
             Some(context) => context,
-            empty => empty.insert(zstd::bulk::Decompressor::new()?),
+            empty => empty.insert(zstd::zstd_safe::DCtx::try_create().ok_or("no memory")?),
         };
-        context.decompress_to_buffer(data, out.as_mut_slice())
+        let unpacked = match dictionary {
+            None => context.decompress(out.as_mut_slice(), data),
+            Some(dictionary) => context.decompress_using_ddict(out.as_mut_slice(), data, dictionary),
+        };
+        unpacked.map_err(zstd::zstd_safe::get_error_name)
     });
     let count = count.map_err(|error| bad_data("Zstandard data", offset, error))?;
     whole("Zstandard data", offset, count, out)

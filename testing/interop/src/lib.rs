@@ -10,6 +10,7 @@
 //! | [`contents`]  | what a store holds, and the comparison of two of them                    |
 //! | [`workload`]  | writes that leave every kind of entry behind, and the contents expected  |
 //! | [`directory`] | a directory's bytes, to show that it was left alone                      |
+//! | `newest`      | RocksDB's newest release, as a library (feature `rocksdb`)               |
 //! | `raft`        | raft-engine itself, as a library: the same work on both (feature `raft-engine`) |
 //!
 //! Everything here asserts: a failure is the test's failure, and says what was run and what it printed.
@@ -18,6 +19,8 @@ pub mod contents;
 pub mod db_bench;
 pub mod directory;
 pub mod ldb;
+#[cfg(feature = "rocksdb")]
+pub mod newest;
 pub mod program;
 #[cfg(feature = "raft-engine")]
 pub mod raft;

@@ -14,10 +14,11 @@ use esker_format::compression::Compression;
 use esker_format::rocksdb::block::{BlockLayout, IndexCursor, IndexFormat};
 use esker_format::rocksdb::table::{
     BlockChecksum, BlockHandle, FOOTER_BYTES, FORMAT_VERSION_MIN, Footer, INDEX, MetaIndex, PROPERTIES, TRAILER_BYTES,
+    unpack,
 };
 use esker_format::{DecodeError, DecodeErrorKind};
 
-use super::open::{unpack, unpack_properties};
+use super::open::unpack_properties;
 use crate::{Error, Result};
 
 const DOING: &str = "reading the footer of a table";
@@ -71,7 +72,7 @@ fn leads_to_an_index(file: &dyn ReadFile, footer: &Footer, tail: &[u8], file_byt
     }
     let block = |handle| stored(file, footer.checksum, handle, end);
     let Some(meta) = block(footer.meta_index)
-        .and_then(|stored| unpack(footer.checksum, &stored, footer.meta_index.offset).ok())
+        .and_then(|stored| unpack(footer.checksum, None, &stored, footer.meta_index.offset).ok())
         .and_then(|block| MetaIndex::decode(&block).ok())
     else {
         return false;
@@ -81,7 +82,7 @@ fn leads_to_an_index(file: &dyn ReadFile, footer: &Footer, tail: &[u8], file_byt
     if !next.any(|next| index.end() == Some(next)) {
         return false;
     }
-    let unpacked = |at: BlockHandle| unpack(footer.checksum, &block(at)?, at.offset).ok();
+    let unpacked = |at: BlockHandle| unpack(footer.checksum, None, &block(at)?, at.offset).ok();
     let properties =
         meta.get(PROPERTIES).and_then(|at| unpack_properties(footer.checksum, &block(at)?, at.offset).ok());
     let format = properties.map(|properties| properties.index_format());

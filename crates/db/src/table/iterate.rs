@@ -120,7 +120,7 @@ impl TableIterator {
             return Ok(block);
         }
         let stored = self.ahead.stored(table, handle)?;
-        let block = Arc::new(Block::new(table.unpack(stored, handle)?));
+        let block = Arc::new(Block::new(table.together(table.unpack(stored, handle)?, handle)?));
         if self.fill_cache {
             table.cache.insert(table.id, handle.offset, block.clone());
         }

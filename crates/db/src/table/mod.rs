@@ -48,7 +48,7 @@ use arc_swap::ArcSwap;
 use esker_env::ReadFile;
 use esker_format::DecodeError;
 use esker_format::checksum::ChecksumKind;
-use esker_format::compression::Compression;
+use esker_format::compression::{Compression, Dictionary};
 use esker_format::rocksdb::block::{BlockLayout, IndexFormat};
 use esker_format::rocksdb::internal_key::{SequenceNumber, ValueKind};
 use esker_format::rocksdb::prefix::PrefixExtractor;
@@ -56,7 +56,7 @@ use esker_format::rocksdb::table::{BlockChecksum, BlockHandle, Footer, MetaIndex
 use parking_lot::Mutex;
 
 use crate::Error;
-use crate::cache::{Block, BlockCache};
+use crate::cache::{Block, BlockCache, Reserved};
 use crate::entry;
 use crate::options::FamilyOptions;
 use crate::pinned::PinnedSlice;
@@ -188,6 +188,8 @@ pub(crate) struct Table {
     file: Arc<dyn ReadFile>,
     file_bytes: u64,
     footer: Footer,
+    /// What its blocks are packed in sight of, and the memory that takes.
+    dictionary: Option<(Dictionary, Reserved)>,
     meta: MetaIndex,
     properties: TableProperties,
     /// See T4; `None` for a table whose keys say themselves when they were written.

@@ -9,12 +9,11 @@ use arc_swap::ArcSwap;
 use esker_env::{Access, ReadFile};
 use esker_format::DecodeError;
 use esker_format::checksum::ChecksumKind;
-use esker_format::compression;
-use esker_format::limits;
+use esker_format::compression::Dictionary;
 use esker_format::rocksdb::internal_key::SequenceNumber;
 use esker_format::rocksdb::table::{
     BYTEWISE_COMPARATOR, BlockChecksum, BlockHandle, COMPRESSION_DICTIONARY, FILTER, FOOTER_BYTES, INDEX, MetaIndex,
-    PROPERTIES, RANGE_DELETIONS, TRAILER_BYTES, TableProperties,
+    PROPERTIES, RANGE_DELETIONS, TRAILER_BYTES, TableProperties, missing_compression, unpack,
 };
 use parking_lot::Mutex;
 
@@ -75,7 +74,7 @@ impl Table {
             .map_err(damaged)?;
         let index_type = properties.index_type().map_err(damaged)?;
         let taken_in = taken_in(&properties, newest).map_err(damaged)?;
-        if let Some(feature) = missing_feature(&properties, &meta) {
+        if let Some(feature) = missing_feature(&properties) {
             let reason = format!("Esker does not read tables with {feature}");
             return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path).with_offset(at.offset));
         }
@@ -84,6 +83,14 @@ impl Table {
         };
         let index = index_of(blocks.read(index_at, "reading the index")?, &properties, index_type, index_at.offset)
             .map_err(|error| Error::decode(path, index_at.offset, "reading the index", error))?;
+        let dictionary = match meta.get(COMPRESSION_DICTIONARY) {
+            Some(handle) => {
+                let dictionary = Dictionary::new(blocks.read(handle, "reading the compression dictionary")?);
+                let reserved = cache.reserve(dictionary.memory_bytes());
+                Some((dictionary, reserved))
+            }
+            None => None,
+        };
         // Partitioned filters have another name: no filter then.
         let filter_at = meta.get(FILTER).filter(|_| Filter::is_usable(&properties));
         let filter = match filter_at {
@@ -114,6 +121,7 @@ impl Table {
             file,
             file_bytes,
             footer,
+            dictionary,
             meta,
             properties,
             taken_in,
@@ -134,7 +142,7 @@ impl Table {
 }
 
 /// The first thing that the table needs and Esker lacks, in the words of an error.
-fn missing_feature(properties: &TableProperties, meta: &MetaIndex) -> Option<String> {
+fn missing_feature(properties: &TableProperties) -> Option<String> {
     let comparator = properties.comparator.as_str();
     if !comparator.is_empty() && comparator != BYTEWISE_COMPARATOR {
         return Some(format!("the comparator {comparator:?}, only {BYTEWISE_COMPARATOR:?}"));
@@ -145,17 +153,10 @@ fn missing_feature(properties: &TableProperties, meta: &MetaIndex) -> Option<Str
     if properties.number("rocksdb.udi.is.primary.index").is_some_and(|value| value > 0) {
         return Some("a user-defined index".to_owned());
     }
-    if properties.number("rocksdb.separate.key.value.in.data.block").is_some_and(|value| value > 0) {
-        return Some("keys and values apart in a block".to_owned());
-    }
     if properties.other.contains_key(TITAN_POINTERS) {
         return Some("values in Titan's blob files".to_owned());
     }
-    if meta.get(COMPRESSION_DICTIONARY).is_some() {
-        return Some("a compression dictionary".to_owned());
-    }
-    let compression = properties.compression.as_str();
-    matches!(compression, "BZip2" | "Xpress").then(|| format!("compression {compression}"))
+    missing_compression(&properties.compression)
 }
 
 /// The last bytes of the file.
@@ -210,7 +211,7 @@ impl Blocks<'_> {
             );
             return Err(Error::corruption(self.path, handle.offset, reason));
         }
-        unpack(self.checksum, &stored, handle.offset).map_err(|error| {
+        unpack(self.checksum, None, &stored, handle.offset).map_err(|error| {
             let error = Error::decode(self.path, handle.offset, doing, error);
             // What all blocks are packed with stands in the properties. Without checksums this may be any place of the file.
             if self.checksum.kind == ChecksumKind::None { error.with_kind(ErrorKind::Corruption) } else { error }
@@ -256,7 +257,7 @@ pub(super) fn unpack_properties(
     stored: &[u8],
     offset: u64,
 ) -> std::result::Result<TableProperties, DecodeError> {
-    let decoded = unpack(checksum, stored, offset).and_then(|block| TableProperties::decode(&block));
+    let decoded = unpack(checksum, None, stored, offset).and_then(|block| TableProperties::decode(&block));
     decoded.or_else(|error| unpack_written_over(checksum, stored, offset).ok_or(error))
 }
 
@@ -268,15 +269,7 @@ fn unpack_written_over(checksum: BlockChecksum, stored: &[u8], offset: u64) -> O
     let place = stored.get_mut(range)?;
     let sequence = u64::from_le_bytes(place.try_into().ok()?);
     place.fill(0);
-    let mut properties = TableProperties::decode(&unpack(checksum, &stored, offset).ok()?).ok()?;
+    let mut properties = TableProperties::decode(&unpack(checksum, None, &stored, offset).ok()?).ok()?;
     properties.set_external_sequence(sequence);
     Some(properties)
-}
-
-/// Checks a block as stored at `offset`, trailer included, and unpacks it.
-pub(super) fn unpack(checksum: BlockChecksum, stored: &[u8], offset: u64) -> std::result::Result<Vec<u8>, DecodeError> {
-    let (data, compression) = checksum.verify(stored, offset)?;
-    let mut block = Vec::new();
-    compression::decompress(compression, data, &mut block, limits::BLOCK_BYTES_MAX)?;
-    Ok(block)
 }

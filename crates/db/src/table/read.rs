@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use esker_env::os::prefetch;
 use esker_env::{ReadRequest, read_many};
-use esker_format::compression::Compression;
+use esker_format::compression::Dictionary;
 use esker_format::kept::with_kept;
-use esker_format::rocksdb::block::{BlockCursor, BlockLayout, KeyOrder};
+use esker_format::rocksdb::block::{BlockCursor, BlockLayout, KeyOrder, put_together};
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
-use esker_format::rocksdb::table::BlockHandle;
+use esker_format::rocksdb::table::{BlockHandle, unpack, unpack_owned};
 
 use super::index::{IndexWalk, Indexed};
-use super::open::unpack;
 use super::{Table, TableHit};
 use crate::Result;
 use crate::cache::Block;
@@ -70,7 +69,9 @@ impl Many<'_> {
         let is_read: Vec<bool> = requests.iter().map(|request| request.result.is_ok()).collect();
         for ((at, handle, stored), is_read) in stored.into_iter().zip(is_read) {
             let Some(search) = searches.get_mut(at).filter(|_| is_read) else { continue };
-            let Ok(block) = search.table.unpack_owned(stored, handle) else { continue };
+            let block =
+                search.table.unpack_owned(stored, handle).and_then(|block| search.table.together(block, handle));
+            let Ok(block) = block else { continue };
             let block = Arc::new(Block::new(block));
             if fill_cache {
                 search.table.cache.insert(search.table.id, handle.offset, block.clone());
@@ -255,7 +256,7 @@ impl Table {
         if let Some(block) = self.cache.get(self.id, handle.offset) {
             return Ok(block);
         }
-        let block = Arc::new(Block::new(self.read_block(handle)?));
+        let block = Arc::new(Block::new(self.together(self.read_block(handle)?, handle)?));
         if fill_cache {
             self.cache.insert(self.id, handle.offset, block.clone());
         }
@@ -292,18 +293,22 @@ impl Table {
 
     /// Checks and unpacks a block as stored, trailer included.
     pub(super) fn unpack(&self, stored: &[u8], handle: BlockHandle) -> Result<Vec<u8>> {
-        unpack(self.checksum(), stored, handle.offset).map_err(|error| self.damaged(handle.offset, DOING, error))
+        unpack(self.checksum(), self.dictionary(), stored, handle.offset)
+            .map_err(|error| self.damaged(handle.offset, DOING, error))
     }
 
     /// The same; a block that is not compressed stays where it is.
-    fn unpack_owned(&self, mut stored: Vec<u8>, handle: BlockHandle) -> Result<Vec<u8>> {
-        let damaged = |error| self.damaged(handle.offset, DOING, error);
-        let (data, compression) = self.checksum().verify(&stored, handle.offset).map_err(damaged)?;
-        if compression != Compression::None {
-            return self.unpack(&stored, handle);
-        }
-        let count = data.len();
-        stored.truncate(count);
-        Ok(stored)
+    fn unpack_owned(&self, stored: Vec<u8>, handle: BlockHandle) -> Result<Vec<u8>> {
+        unpack_owned(self.checksum(), self.dictionary(), stored, handle.offset)
+            .map_err(|error| self.damaged(handle.offset, DOING, error))
+    }
+
+    /// A block of data as it is read.
+    pub(super) fn together(&self, unpacked: Vec<u8>, handle: BlockHandle) -> Result<Vec<u8>> {
+        put_together(unpacked).map_err(|error| self.damaged(handle.offset, DOING, error))
+    }
+
+    fn dictionary(&self) -> Option<&Dictionary> {
+        self.dictionary.as_ref().map(|(dictionary, _)| dictionary)
     }
 }

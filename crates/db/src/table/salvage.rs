@@ -5,16 +5,18 @@
 
 use esker_env::ReadFile;
 use esker_format::checksum::ChecksumKind;
-use esker_format::rocksdb::block::{BlockCursor, BlockLayout, IndexCursor, IndexFormat};
+use esker_format::compression::Dictionary;
+use esker_format::rocksdb::block::{BlockCursor, BlockLayout, IndexCursor, IndexFormat, put_together};
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
 use esker_format::rocksdb::table::{
-    BlockHandle, FOOTER_BYTES, Footer, INDEX, IndexType, MetaIndex, PROPERTIES, RANGE_DELETIONS, TableProperties,
+    BlockHandle, COMPRESSION_DICTIONARY, FOOTER_BYTES, Footer, INDEX, IndexType, MetaIndex, PROPERTIES,
+    RANGE_DELETIONS, TableProperties, unpack,
 };
 use esker_format::{DecodeError, DecodeErrorKind};
 
 use super::check::Visit;
 use super::footer;
-use super::open::{unpack, unpack_properties};
+use super::open::unpack_properties;
 use crate::entry;
 use crate::range_deletions::RangeDeletion;
 use crate::{Error, ErrorKind, Result};
@@ -37,6 +39,7 @@ pub(crate) struct Salvaged {
 pub(crate) struct Remains<'a> {
     file: &'a dyn ReadFile,
     footer: Footer,
+    dictionary: Option<Dictionary>,
     blocks_end: u64,
     index: BlockHandle,
     found: Salvaged,
@@ -57,7 +60,8 @@ impl<'a> Remains<'a> {
         file.read_exact_at(blocks_end, &mut raw)?;
         let footer = footer::salvage(file, &raw, file_bytes).map_err(|error| Error::decode(path, 0, DOING, error))?;
         let index = BlockHandle::default();
-        let mut remains = Self { file, footer, blocks_end, index, found: Salvaged::default(), last_key: Vec::new() };
+        let (found, last_key) = (Salvaged::default(), Vec::new());
+        let mut remains = Self { file, footer, dictionary: None, blocks_end, index, found, last_key };
         let meta = remains.block(remains.footer.meta_index).and_then(|block| {
             MetaIndex::decode(&block).map_err(|error| remains.decode(remains.footer.meta_index, error))
         });
@@ -76,6 +80,10 @@ impl<'a> Remains<'a> {
             return Err(Error::corruption(path, blocks_end, format!("{DOING}: nothing leads to the index")));
         };
         remains.index = index;
+        // Without it, whatever was packed in sight of it is lost.
+        if let Some(handle) = meta.as_ref().and_then(|meta| meta.get(COMPRESSION_DICTIONARY)) {
+            remains.dictionary = only_damage(remains.block(handle))?.map(Dictionary::new);
+        }
         Ok(remains)
     }
 
@@ -139,7 +147,7 @@ impl Remains<'_> {
 
     fn block(&self, handle: BlockHandle) -> Result<Vec<u8>> {
         let stored = self.stored(handle)?;
-        unpack(self.footer.checksum, &stored, handle.offset).map_err(|error| {
+        unpack(self.footer.checksum, self.dictionary.as_ref(), &stored, handle.offset).map_err(|error| {
             // Where no checksum holds, a rotten byte may read as a compression that only others have.
             let is_unchecked = self.footer.checksum.kind == ChecksumKind::None;
             let kind = if is_unchecked { DecodeErrorKind::Corrupt } else { error.kind };
@@ -180,7 +188,9 @@ impl Remains<'_> {
     }
 
     fn data(&mut self, handle: BlockHandle, visit: &mut Visit<'_>) -> Result<()> {
-        let block = only_damage(self.block(handle))?;
+        let block =
+            self.block(handle).and_then(|block| put_together(block).map_err(|error| self.decode(handle, error)));
+        let block = only_damage(block)?;
         let layout =
             block.as_deref().map(|block| BlockLayout::parse(block).map_err(|error| self.decode(handle, error)));
         let layout = only_damage(layout.transpose())?.flatten();

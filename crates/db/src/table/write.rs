@@ -11,7 +11,7 @@ use esker_format::rocksdb::filter::FilterBuilder;
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::table::{
     BYTEWISE_COMPARATOR, BlockChecksum, BlockHandle, FILTER, FORMAT_VERSION_MAX, Footer, INDEX, IndexType, MetaIndex,
-    PROPERTIES, RANGE_DELETIONS, TableProperties,
+    PROPERTIES, RANGE_DELETIONS, TableProperties, compression_name,
 };
 use esker_format::xxph3::xxph3_64;
 
@@ -389,7 +389,7 @@ fn properties_of(identity: &TableIdentity, number: FileNumber, options: &TableOp
         column_family_id: u64::from(identity.column_family_id),
         column_family_name: identity.column_family_name.clone(),
         comparator: BYTEWISE_COMPARATOR.to_owned(),
-        compression: options.compression.name().to_owned(),
+        compression: compression_name(options.compression, options.format_version),
         merge_operator: options.merge_operator.clone().unwrap_or_else(|| NO_OPERATOR.to_owned()),
         prefix_extractor: "nullptr".to_owned(),
         property_collectors: "[]".to_owned(),

@@ -132,3 +132,63 @@ proptest! {
         }
     }
 }
+
+/// Goal: what was packed in sight of a dictionary comes out with it, what was not comes out, too; another dictionary, or a broken one, is an error or other
+/// bytes, nothing worse.
+#[test]
+fn a_dictionary_unpacks_what_was_packed_in_sight_of_it() {
+    let sample: Vec<u8> =
+        (0..4000u32).flat_map(|n| (n.wrapping_mul(n).wrapping_mul(2_654_435)).to_le_bytes()).collect();
+    let dictionary = Dictionary::new(sample.clone());
+    let raw = [&sample[600..1900], &b"and what it has not"[..], &sample[9000..9700]].concat();
+    let prefixed = |packed: &[u8]| {
+        let mut framed = Vec::new();
+        varint::put_u64(&mut framed, raw.len() as u64);
+        framed.extend_from_slice(packed);
+        framed
+    };
+    let deflated = {
+        let mut context = Compress::new_with_window_bits(flate2::Compression::new(6), false, 14);
+        context.set_dictionary(&sample).unwrap();
+        let mut out = Vec::with_capacity(10_000);
+        context.compress_vec(&raw, &mut out, FlushCompress::Finish).unwrap();
+        out
+    };
+    let zstd = zstd::bulk::Compressor::with_dictionary(3, &sample).unwrap().compress(&raw).unwrap();
+    let packed = [
+        (Compression::Lz4, prefixed(&lz4_flex::block::compress_with_dict(&raw, &sample))),
+        (Compression::Zlib, prefixed(&deflated)),
+        (Compression::Zstd, prefixed(&zstd)),
+    ];
+    let mut out = Vec::new();
+    for (kind, packed) in packed {
+        assert!(packed.len() < raw.len() / 4, "{kind:?}: {} bytes", packed.len());
+        dictionary.decompress(kind, &packed, &mut out, 10_000).unwrap();
+        assert_eq!(out, raw, "{kind:?}");
+        let without = decompress(kind, &packed, &mut out, 10_000);
+        assert!(without.is_err() && out.is_empty(), "{kind:?}");
+        let other = Dictionary::new(sample.iter().rev().copied().collect());
+        let by_other = other.decompress(kind, &packed, &mut out, 10_000);
+        assert!(by_other.is_err() || out != raw, "{kind:?}");
+        assert!(dictionary.decompress(kind, &packed, &mut out, raw.len() - 1).is_err());
+        for end in 0..packed.len() {
+            assert!(dictionary.decompress(kind, &packed[..end], &mut out, 10_000).is_err(), "{kind:?}, {end}");
+        }
+        for at in 0..packed.len() {
+            let mut damaged = packed.clone();
+            damaged[at] ^= 0x11;
+            let _ = dictionary.decompress(kind, &damaged, &mut out, 10_000);
+        }
+    }
+    for kind in Compression::ALL {
+        let mut packed = Vec::new();
+        compress(kind, &raw, &mut packed).unwrap();
+        dictionary.decompress(kind, &packed, &mut out, 10_000).unwrap();
+        assert_eq!(out, raw, "{kind:?}");
+    }
+    // It begins as what Zstandard's trainer makes, and is none.
+    let mut untrue = 0xec30_a437u32.to_le_bytes().to_vec();
+    untrue.extend_from_slice(&sample);
+    let error = Dictionary::new(untrue).decompress(Compression::Zstd, &prefixed(&zstd), &mut out, 10_000).unwrap_err();
+    assert_eq!((error.field, error.kind), ("compression dictionary", crate::DecodeErrorKind::Corrupt));
+}

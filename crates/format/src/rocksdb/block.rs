@@ -12,7 +12,7 @@
 //! |         31 | a hash index goes before the footer                                    |
 //! |         30 | not known: unsupported                                                 |
 //! |         29 | restart keys lie evenly: a hint, ignored                               |
-//! |         28 | values lie apart from keys: unsupported                                |
+//! |         28 | values lie apart from keys: see [`put_together`]                       |
 //!
 //! An entry:
 //!
@@ -30,6 +30,7 @@
 //!
 //! Source: RocksDB `table/block_based/{block_builder,block,data_block_footer,data_block_hash_index,index_builder}.cc`.
 
+mod apart;
 mod build;
 mod cursor;
 mod directory;
@@ -38,6 +39,7 @@ mod seek;
 #[cfg(test)]
 mod tests;
 
+pub use apart::put_together;
 pub use build::{BlockBuilder, IndexBuilder};
 pub use cursor::BlockCursor;
 pub use directory::BlockDirectory;
@@ -65,7 +67,8 @@ impl BlockLayout {
     /// Reads the footer of `block`. Costs a few loads; entries are checked as a cursor passes them.
     ///
     /// # Errors
-    /// Corrupt if the parts do not fit; unsupported if the footer has a flag that is not known here.
+    /// Corrupt if the parts do not fit; unsupported if the footer has a flag that is not known here, or values lie apart still
+    /// ([`put_together`]).
     pub fn parse(block: &[u8]) -> Result<Self, DecodeError> {
         let at = block.len().saturating_sub(WORD_BYTES);
         let Some((rest, footer)) = block.split_last_chunk::<WORD_BYTES>() else {

@@ -45,6 +45,7 @@
 
 mod footer;
 mod meta_index;
+mod packing;
 mod properties;
 #[cfg(test)]
 mod tests;
@@ -53,6 +54,7 @@ pub use footer::{FOOTER_BYTES, FORMAT_VERSION_MAX, FORMAT_VERSION_MIN, Footer};
 pub use meta_index::{
     COMPRESSION_DICTIONARY, FILTER, INDEX, MetaIndex, PARTITIONED_FILTER_PREFIX, PROPERTIES, RANGE_DELETIONS,
 };
+pub use packing::{compression_name, missing_compression, unpack, unpack_owned};
 pub use properties::{BYTEWISE_COMPARATOR, IndexType, TableProperties};
 
 use crate::checksum::{ChecksumKind, block_checksum};

@@ -1,13 +1,12 @@
 //! Tables: footer, properties, and the entries of each block.
 
 use esker_format::DecodeError;
-use esker_format::compression::decompress;
-use esker_format::limits::BLOCK_BYTES_MAX;
-use esker_format::rocksdb::block::{BlockCursor, BlockLayout, IndexCursor, IndexFormat};
+use esker_format::compression::Dictionary;
+use esker_format::rocksdb::block::{BlockCursor, BlockLayout, IndexCursor, IndexFormat, put_together};
 use esker_format::rocksdb::internal_key::{InternalKey, ValueKind};
 use esker_format::rocksdb::table::{
-    BlockChecksum, BlockHandle, FOOTER_BYTES, Footer, INDEX, IndexType, MetaIndex, PROPERTIES, RANGE_DELETIONS,
-    TableProperties,
+    BlockChecksum, BlockHandle, COMPRESSION_DICTIONARY, FOOTER_BYTES, Footer, INDEX, IndexType, MetaIndex, PROPERTIES,
+    RANGE_DELETIONS, TableProperties, unpack,
 };
 use esker_format::varint;
 
@@ -20,6 +19,7 @@ use crate::failure::Failure;
 struct Blocks<'a> {
     source: &'a Source,
     checksum: BlockChecksum,
+    dictionary: Option<Dictionary>,
     index_format: IndexFormat,
     is_two_level: bool,
 }
@@ -36,8 +36,8 @@ pub(crate) fn dump(source: &Source, report: &mut Report<'_>) -> Result<(), Failu
         Field::plain("checksum", format!("{:?}", footer.checksum.kind)),
     ];
     report.note(tail_offset, "footer", fields)?;
-    let mut blocks =
-        Blocks { source, checksum: footer.checksum, index_format: IndexFormat::default(), is_two_level: false };
+    let (checksum, index_format) = (footer.checksum, IndexFormat::default());
+    let mut blocks = Blocks { source, checksum, dictionary: None, index_format, is_two_level: false };
     let meta_index = blocks.decode(footer.meta_index, report, MetaIndex::decode)?.unwrap_or_default();
     for (name, handle) in meta_index.entries() {
         let name = String::from_utf8_lossy(name);
@@ -49,6 +49,9 @@ pub(crate) fn dump(source: &Source, report: &mut Report<'_>) -> Result<(), Failu
     }
     if let Some(handle) = meta_index.get(PROPERTIES) {
         blocks.properties(handle, report)?;
+    }
+    if let Some(handle) = meta_index.get(COMPRESSION_DICTIONARY) {
+        blocks.dictionary = blocks.block(handle, report)?.map(Dictionary::new);
     }
     match footer.index.or_else(|| meta_index.get(INDEX)) {
         Some(index) => blocks.index(index, blocks.is_two_level, report)?,
@@ -69,13 +72,8 @@ impl Blocks<'_> {
             Err(error) => return report.damage(0, &error).map(|()| None),
         };
         let stored = self.source.read(handle.offset, stored_bytes)?;
-        let mut raw = Vec::new();
-        let unpacked = self.checksum.verify(&stored, handle.offset).and_then(|(data, compression)| {
-            decompress(compression, data, &mut raw, BLOCK_BYTES_MAX)?;
-            Ok(())
-        });
-        match unpacked {
-            Ok(()) => Ok(Some(raw)),
+        match unpack(self.checksum, self.dictionary.as_ref(), &stored, handle.offset) {
+            Ok(raw) => Ok(Some(raw)),
             Err(error) => report.damage(handle.offset, &error).map(|()| None),
         }
     }
@@ -135,6 +133,10 @@ impl Blocks<'_> {
     /// Prints a block of entries, called `what`.
     fn entries(&self, handle: BlockHandle, what: &str, report: &mut Report<'_>) -> Result<(), Failure> {
         let Some(raw) = self.block(handle, report)? else { return Ok(()) };
+        let raw = match put_together(raw) {
+            Ok(raw) => raw,
+            Err(error) => return report.damage(handle.offset, &in_block(error)),
+        };
         let sizes = vec![Field::plain("bytes", handle.bytes), Field::plain("raw_bytes", raw.len())];
         report.note(handle.offset, what, sizes)?;
         let mut cursor = match BlockLayout::parse(&raw) {

@@ -288,3 +288,73 @@ proptest! {
         walk_everywhere(&block);
     }
 }
+
+/// What RocksDB makes of the entries of an ordinary block where values lie apart.
+fn apart(block: &[u8], hash_index: &[u8]) -> Vec<u8> {
+    let layout = BlockLayout::parse(block).unwrap();
+    let starts: Vec<usize> = (0..layout.restart_count()).map(|index| layout.restart(block, index).unwrap()).collect();
+    let (mut keys, mut values, mut restarts) = (Vec::new(), Vec::new(), Vec::new());
+    let mut entries = crate::cursor::Cursor::new(&block[..layout.entries_bytes()]);
+    while !entries.is_empty() {
+        let is_restart = starts.contains(&(entries.offset() as usize));
+        if is_restart {
+            restarts.extend_from_slice(&(keys.len() as u32).to_le_bytes());
+        }
+        let lengths = ["shared", "unshared", "value"].map(|field| entries.varint32(field).unwrap());
+        lengths.iter().for_each(|&length| crate::varint::put_u32(&mut keys, length));
+        if is_restart {
+            crate::varint::put_u32(&mut keys, values.len() as u32);
+        }
+        keys.extend_from_slice(entries.bytes("key", lengths[1] as usize).unwrap());
+        values.extend_from_slice(entries.bytes("value", lengths[2] as usize).unwrap());
+    }
+    if keys.is_empty() {
+        restarts = vec![0; 4 * starts.len()];
+    }
+    let values_at = keys.len() as u32;
+    let mut flags = SEPARATE_VALUES_BIT;
+    if !hash_index.is_empty() {
+        flags |= HASH_INDEX_BIT;
+        restarts.extend_from_slice(hash_index);
+        restarts.extend_from_slice(&(hash_index.len() as u16).to_le_bytes());
+    }
+    let footer = [values_at.to_le_bytes(), (starts.len() as u32 | flags).to_le_bytes()].concat();
+    [keys, values, restarts, footer].concat()
+}
+
+/// Goal: a block whose values lie apart is the same as one whose values do not; what is broken is an error, and never more than it was.
+#[test]
+fn values_that_lie_apart_are_put_back() {
+    for interval in [1, 2, 16] {
+        for count in [0u32, 1, 2, 3, 40] {
+            let entry = |n: u32| (format!("key {:04}", n * n).into_bytes(), vec![n as u8; n as usize * 7 % 50]);
+            let ordinary = block_of(&(0..count).map(entry).collect(), interval);
+            assert_eq!(put_together(ordinary.clone()).unwrap(), ordinary);
+            for hash_index in [&[][..], &[1, 2, 255]] {
+                let block = apart(&ordinary, hash_index);
+                assert_eq!(BlockLayout::parse(&block).unwrap_err().kind, DecodeErrorKind::Unsupported);
+                assert_eq!(put_together(block.clone()).unwrap(), ordinary, "{count} entries, {interval}");
+                for end in 0..block.len() - 4 {
+                    let mut cut = block[..end].to_vec();
+                    cut.extend_from_slice(&block[block.len() - 4..]);
+                    assert!(put_together(cut).is_err(), "{end} of {}", block.len());
+                }
+                for at in 0..block.len() {
+                    let mut other = block.clone();
+                    other[at] ^= 0x41;
+                    if let Ok(together) = put_together(other) {
+                        assert!(together.len() <= block.len());
+                        let _ = BlockLayout::parse(&together);
+                    }
+                }
+            }
+        }
+    }
+    // None that RocksDB writes, but another one's bytes, which may be as many as there are restarts.
+    let ordinary = block_of(&(0..9u8).map(|n| (vec![n], vec![7; 90])).collect(), 1);
+    let mut block = apart(&ordinary, &[]);
+    assert_eq!(block[5 + 3], 90);
+    block[5 + 3] = 0;
+    let error = put_together(block).unwrap_err();
+    assert_eq!((error.field, error.offset), ("value offset", 5));
+}

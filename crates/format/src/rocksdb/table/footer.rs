@@ -11,7 +11,7 @@ pub const FOOTER_BYTES: usize = 53;
 /// Oldest format version that is read.
 pub const FORMAT_VERSION_MIN: u32 = 2;
 /// Newest format version that is read.
-pub const FORMAT_VERSION_MAX: u32 = 6;
+pub const FORMAT_VERSION_MAX: u32 = 7;
 
 const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
 const LEGACY_MAGIC: u64 = 0xdb47_7524_8b80_fb57;

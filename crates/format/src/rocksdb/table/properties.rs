@@ -123,7 +123,7 @@ properties! {
         property_collectors = "rocksdb.property.collectors",
         /// The column family that it was written for.
         column_family_name = "rocksdb.column.family.name",
-        /// [`Compression::name`](crate::compression::Compression::name).
+        /// See [`compression_name`](super::compression_name).
         compression = "rocksdb.compression",
         /// Settings of the compression, for people.
         compression_options = "rocksdb.compression_options",

@@ -90,7 +90,7 @@ fn other_tables_are_unsupported_and_other_files_corrupt() {
         assert_eq!(with(45, &magic.to_le_bytes()).kind, DecodeErrorKind::Unsupported);
     }
     assert_eq!(with(45, b"no table").kind, DecodeErrorKind::Corrupt);
-    for version in [0u32, 1, 7, u32::MAX] {
+    for version in [0u32, 1, 8, u32::MAX] {
         let error = with(41, &version.to_le_bytes());
         assert_eq!((error.kind, error.offset), (DecodeErrorKind::Unsupported, 20_730 + 41));
     }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
-use crate::rocksdb::internal_key::{FileNumber, InternalKey, SequenceNumber};
+use crate::rocksdb::internal_key::{FileNumber, InternalKey, SEEK_KIND_TAG, SequenceNumber, TAG_BYTES};
 
 impl VersionEdit {
     /// Reads an edit, whoever wrote it.
@@ -273,9 +273,16 @@ fn sequence(cursor: &mut Cursor<'_>, field: &'static str) -> Result<SequenceNumb
     Ok(SequenceNumber::new(number))
 }
 
+/// Where a range deletion is cut off at the edge of a table, RocksDB puts a kind that no entry has, so that the bound sorts before entries with its
+/// number: `kTypeMaxValid`, one more than the highest that its version knows (0x18 in 7.8, 0x1a in 11.8). For that stands [`SEEK_KIND_TAG`] here.
 fn internal_key(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Vec<u8>, DecodeError> {
-    let key = cursor.prefixed(field)?;
+    let mut key = cursor.prefixed(field)?.to_vec();
     let start = cursor.offset() - key.len() as u64;
-    InternalKey::decode(key).map_err(|error| DecodeError { field, ..error.at_base(start) })?;
-    Ok(key.to_vec())
+    if let Some([kind, ..]) = key.last_chunk_mut::<TAG_BYTES>()
+        && (SEEK_KIND_TAG..0x80).contains(kind)
+    {
+        *kind = SEEK_KIND_TAG;
+    }
+    InternalKey::decode(&key).map_err(|error| DecodeError { field, ..error.at_base(start) })?;
+    Ok(key)
 }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::rocksdb::internal_key::{self, ValueKind};
+use crate::rocksdb::internal_key::{self, SEEK_KIND_TAG, ValueKind};
 use crate::{DecodeError, DecodeErrorKind};
 
 fn hex(text: &str) -> Vec<u8> {
@@ -202,6 +202,21 @@ fn older_forms_of_a_table_are_read() {
         (format!("66 01 05 01 ac02 {keys} 02 03"), third),
     ] {
         assert_eq!(VersionEdit::decode(&hex(&bytes)).unwrap().new_files, [(1, expected)]);
+    }
+}
+
+/// Goal: the bound of a range deletion has whatever kind was the highest to the RocksDB that wrote it.
+#[test]
+fn bounds_of_a_kind_that_no_entry_has_are_read() {
+    let edit = |kind: &str| {
+        VersionEdit::decode(&hex(&format!("64 01 05 ac02 09 61 {kind}03000000000000 09 62 0102000000000000 02 03")))
+    };
+    let bound = [&b"a"[..], &(3u64 << 8 | u64::from(SEEK_KIND_TAG)).to_le_bytes()].concat();
+    for kind in ["18", "19", "1a", "7f"] {
+        assert_eq!(edit(kind).unwrap().new_files[0].1.smallest, bound, "{kind}");
+    }
+    for kind in ["17", "80", "ff"] {
+        assert_eq!(edit(kind).unwrap_err().field, "smallest key", "{kind}");
     }
 }
 
