@@ -449,6 +449,17 @@ fn decompress_zstd(
     {
         return Err(bad_data("Zstandard data", offset, format!("its frame says {frame_bytes} bytes, not {raw_bytes}")));
     }
+    unpack_zstd(dictionary, data, offset, raw_bytes, out)
+}
+
+/// Makes `out` the `raw_bytes` that `data` unpacks to, which lies at `offset` of what is being read.
+fn unpack_zstd(
+    dictionary: Option<&Dictionary>,
+    data: &[u8],
+    offset: usize,
+    raw_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), DecodeError> {
     // Not more than was asked for, even if `out` has more room from an earlier use.
     out.resize(raw_bytes, 0);
     let dictionary = dictionary.map(Dictionary::for_zstd).transpose()?;
@@ -465,6 +476,21 @@ fn decompress_zstd(
     });
     let count = count.map_err(|error| bad_data("Zstandard data", offset, error))?;
     whole("Zstandard data", offset, count, out)
+}
+
+/// Replaces `out` by what one frame of Zstandard's unpacks to, which has no length before it.
+///
+/// # Errors
+/// Corrupt if `frame` is none, does not say how much it unpacks to, or says more than it can hold or `limit_bytes`. `out` is then empty.
+pub fn unpack_frame(frame: &[u8], out: &mut Vec<u8>, limit_bytes: usize) -> Result<(), DecodeError> {
+    out.clear();
+    let said = zstd::zstd_safe::get_frame_content_size(frame);
+    let Ok(Some(raw_bytes)) = said else {
+        return Err(bad_data("Zstandard data", 0, "no frame that says how long it is"));
+    };
+    // Empty ones have less than a block.
+    let raw_bytes = raw_length(raw_bytes, frame.len(), ZSTD_RATIO_MAX, limit_bytes)?;
+    unpack_zstd(None, frame, 0, raw_bytes, out).inspect_err(|_| out.clear())
 }
 
 fn whole(name: &'static str, offset: usize, count: usize, out: &[u8]) -> Result<(), DecodeError> {

@@ -40,6 +40,8 @@ use std::sync::Arc;
 
 use esker_env::{Access, FileSystem, ReadFile};
 use esker_format::DecodeErrorKind;
+use esker_format::compression::unpack_frame;
+use esker_format::limits::BATCH_BYTES_MAX;
 use esker_format::rocksdb::log::{Assembler, BLOCK_BYTES, Fragment, FragmentKind, HEADER_BYTES, next_fragment};
 
 use crate::{Error, Result};
@@ -100,6 +102,9 @@ pub struct Scanner {
     /// Of the first block, what is not looked at.
     skipped_within: usize,
     assembler: Assembler,
+    /// Whether records are packed, and the last one as it was before.
+    is_packed: bool,
+    unpacked: Vec<u8>,
     /// Where the record begins that was returned, or is being assembled.
     record_offset: u64,
     /// Where the last whole record ends.
@@ -124,6 +129,7 @@ pub struct Scanner {
 enum Place {
     Block(Range<usize>),
     Assembler,
+    Unpacked,
 }
 
 impl Scanner {
@@ -155,6 +161,8 @@ impl Scanner {
             at: 0,
             skipped_within: 0,
             assembler: Assembler::new(),
+            is_packed: false,
+            unpacked: Vec::new(),
             record_offset: 0,
             whole_bytes: 0,
             is_recycled: false,
@@ -182,11 +190,19 @@ impl Scanner {
     }
 
     /// Begins at `start`, where a record began when the log was read before. To be called before anything is read.
-    pub fn from(mut self, start: u64) -> Self {
+    ///
+    /// # Errors
+    /// As the file system's.
+    pub fn from(mut self, start: u64) -> Result<Self> {
+        let mut front = vec![0; HEADER_BYTES + size_of::<u32>()];
+        if start >= front.len() as u64 {
+            self.file.read_exact_at(0, &mut front)?;
+            self.is_packed = matches!(next_fragment(&front, 0, Some(self.log_number)), Fragment::Packed { .. });
+        }
         self.skipped_within = (start % BLOCK_BYTES as u64) as usize;
         self.block_offset = start - start % BLOCK_BYTES as u64;
         self.whole_bytes = start;
-        self
+        Ok(self)
     }
 
     /// The next whole record and where it begins in the file; `None` when the log has ended, and [`end`](Self::end) says how.
@@ -198,11 +214,15 @@ impl Scanner {
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Result<Option<(u64, &[u8])>> {
         let Some(place) = self.advance()? else { return Ok(None) };
-        let record = match place {
-            Place::Block(range) => self.block.get(range).unwrap_or_default(),
+        Ok(Some((self.record_offset, self.at_place(&place))))
+    }
+
+    fn at_place(&self, place: &Place) -> &[u8] {
+        match place {
+            Place::Block(range) => self.block.get(range.clone()).unwrap_or_default(),
             Place::Assembler => self.assembler.record(),
-        };
-        Ok(Some((self.record_offset, record)))
+            Place::Unpacked => &self.unpacked,
+        }
     }
 
     /// Whether the file ends within a record at a length that no power loss leaves: each append is one record or more, and
@@ -249,9 +269,23 @@ impl Scanner {
             match fragment {
                 Fragment::Whole { kind, payload, next, recyclable } => {
                     self.is_recycled |= recyclable && !self.is_manifest;
-                    if let Some(place) = self.take(kind, payload, next)? {
-                        return Ok(Some(place));
+                    match self.take(kind, payload, next)? {
+                        Some(place) if self.is_packed => {
+                            if self.unpack(&place)? {
+                                return Ok(Some(Place::Unpacked));
+                            }
+                        }
+                        Some(place) => return Ok(Some(place)),
+                        None => {}
                     }
+                }
+                Fragment::Packed { next } if self.offset() == 0 => {
+                    self.is_packed = true;
+                    self.at = next;
+                    self.whole_bytes = self.offset();
+                }
+                Fragment::Packed { next } => {
+                    self.damaged(next, false, "it says how records are packed, where no log begins")?;
                 }
                 Fragment::Ignored { next } => {
                     self.at = next;
@@ -322,6 +356,25 @@ impl Scanner {
                 Ok(None)
             }
         }
+    }
+
+    /// False if what was written whole does not unpack, and the mode goes on behind that.
+    fn unpack(&mut self, place: &Place) -> Result<bool> {
+        let mut unpacked = std::mem::take(&mut self.unpacked);
+        let record = self.at_place(place);
+        // RocksDB packs no empty record.
+        let result = match record {
+            [] => {
+                unpacked.clear();
+                Ok(())
+            }
+            _ => unpack_frame(record, &mut unpacked, BATCH_BYTES_MAX),
+        };
+        self.unpacked = unpacked;
+        let Err(error) = result else { return Ok(true) };
+        let reason = format!("{}: {}", error.field, error.reason);
+        self.damaged_from(self.record_offset, self.at, false, &reason)?;
+        Ok(false)
     }
 
     fn begin(&mut self, offset: u64, next: usize) {

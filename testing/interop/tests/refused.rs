@@ -92,13 +92,6 @@ fn another_order_of_files_is_refused() {
     });
 }
 
-#[test]
-fn a_compressed_log_is_refused() {
-    refused("a log whose records are compressed", &["compress"], |store| {
-        bench(store, &["--benchmarks=fillrandom", "--wal_compression=zstd"]);
-    });
-}
-
 /// Opened without its log, the store would be one that lost its latest writes.
 #[test]
 fn a_log_in_another_directory_is_refused() {
@@ -123,14 +116,6 @@ fn compressions_that_esker_lacks_are_refused() {
     // No blobs: RocksDB itself cannot write small ones with it.
     refused("tables in another compression", &["bzip2"], |store| {
         bench(store, &["--benchmarks=fillrandom,flush", "--compression_type=bzip2"]);
-    });
-}
-
-#[test]
-fn compression_dictionaries_are_refused() {
-    refused("tables with a dictionary", &["dictionary"], |store| {
-        let dictionary = ["--compression_type=zstd", "--compression_max_dict_bytes=4096"];
-        bench(store, &[dictionary.as_slice(), &["--benchmarks=fillrandom,compact"]].concat());
     });
 }
 

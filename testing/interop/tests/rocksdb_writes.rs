@@ -106,6 +106,43 @@ fn esker_takes_over_what_db_bench_wrote_with_each_compression() {
     }
 }
 
+/// Goal: blocks that were packed in sight of a dictionary are read, whoever packed them, and however the dictionary was made.
+#[test]
+fn esker_takes_over_tables_with_dictionaries() {
+    for (compression, more) in
+        [("zstd", &[][..]), ("zstd", &["--compression_zstd_max_train_bytes=100000"]), ("lz4", &[]), ("zlib", &[])]
+    {
+        let directory = must("making a directory", tempfile::tempdir());
+        let store = directory.path().join("store");
+        let compression = format!("--compression_type={compression}");
+        let asked = ["--benchmarks=fillrandom,compact", "--compression_max_dict_bytes=8192", &compression];
+        let expected = fill(&store, &[&asked[..], more].concat());
+        let name = b"rocksdb.compression_dict";
+        let has_dictionary = |raw: &Vec<u8>| raw.windows(name.len()).any(|window| window == name);
+        let files = directory::bytes(&store);
+        let with = files.iter().filter(|(file, raw)| file.ends_with(".sst") && has_dictionary(raw)).count();
+        assert!(with > 3, "db_bench {compression} {more:?} made {with} tables with a dictionary");
+        assert_round_trip(&store, expected);
+    }
+}
+
+/// Goal: records of a log that RocksDB packed are replayed, those of many blocks, too, and the store goes on with logs that are not packed.
+#[test]
+fn esker_takes_over_packed_logs() {
+    for more in [&["--value_size=120"][..], &["--value_size=200000", "--num=40"]] {
+        let directory = must("making a directory", tempfile::tempdir());
+        let store = directory.path().join("store");
+        let asked = ["--benchmarks=fillrandom", "--wal_compression=zstd", "--write_buffer_size=1000000000"];
+        db_bench::db_bench(&store, &[&SMALL[..], &asked, more].concat());
+        let logs = directory::filled(&store, ".log");
+        let files = directory::bytes(&store);
+        assert!(!logs.is_empty() && logs.iter().all(|log| files[log][..7].ends_with(&[4, 0, 9])), "{logs:?}");
+        let expected = ldb::scan_all(&store);
+        assert!(expected["default"].len() > 20);
+        assert_round_trip(&store, expected);
+    }
+}
+
 /// Goal: operands of RocksDB's own merge operators, in tables and in the log, are merged by Esker as by RocksDB, and those of Esker by RocksDB.
 #[test]
 fn esker_takes_over_what_is_to_be_merged() {

@@ -330,7 +330,7 @@ impl Logs {
             let path = &log.path;
             let mut scanner = scanner(store, log)?.up_to(self.ends.get(&log.number).copied().unwrap_or(0));
             if log.number == first {
-                scanner = scanner.from(start);
+                scanner = scanner.from(start)?;
             }
             while let Some((offset, record)) = scanner.next()? {
                 if self.skipped.contains(&(log.number, offset)) {

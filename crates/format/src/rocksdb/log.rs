@@ -13,7 +13,7 @@
 //! |       0 | nothing was written here: the rest of a block, or of a preallocated file                         |
 //! |     1–4 | a whole record; the first, a middle, the last piece of one                                       |
 //! |     5–8 | the same, recyclable: the number tells a file's own records from those of its former life        |
-//! |       9 | the records are compressed; unsupported                                                          |
+//! |       9 | the first of a log: each record that follows is one frame of Zstandard, when it is whole (payload: u32 LE 7) |
 //! |  10, 11 | sizes of user-defined timestamps (11: recyclable); unsupported                                   |
 //! | 12–127  | unknown; unsupported                                                                             |
 //! | 128–255 | may be ignored (130, 131: which log went before). From 10 on, odd types are recyclable           |
@@ -42,6 +42,10 @@ pub const RECYCLABLE_HEADER_BYTES: usize = 11;
 
 /// What sets a recyclable type apart from the plain one of the same kind.
 const RECYCLABLE_TYPES: u8 = 4;
+
+/// Says how the records of a log are packed; and what stands there if that is known here.
+const PACKED_TYPE: u8 = 9;
+const PACKED_BY_ZSTD: [u8; 5] = [PACKED_TYPE, 7, 0, 0, 0];
 
 /// Bytes of the header that its CRC does not cover: the CRC and the length.
 const UNCOVERED_BYTES: usize = 6;
@@ -105,6 +109,11 @@ pub enum Fragment {
     },
     /// Something with a good checksum that readers may ignore.
     Ignored {
+        /// Where the next fragment begins, in the block.
+        next: usize,
+    },
+    /// Each record that follows is packed as a frame of Zstandard's. Only where a log begins.
+    Packed {
         /// Where the next fragment begins, in the block.
         next: usize,
     },
@@ -183,6 +192,7 @@ pub fn next_fragment(block: &[u8], at: usize, log_number: Option<u32>) -> Fragme
         2 | 6 => FragmentKind::First,
         3 | 7 => FragmentKind::Middle,
         4 | 8 => FragmentKind::Last,
+        PACKED_TYPE if covered == PACKED_BY_ZSTD => return Fragment::Packed { next },
         128.. => return Fragment::Ignored { next },
         _ => return Fragment::Damaged { end: next, reason: unsupported(type_byte, offset) },
     };
@@ -213,7 +223,7 @@ fn unsupported(type_byte: u8, offset: u64) -> DecodeError {
     let offset = offset + UNCOVERED_BYTES as u64;
     match type_byte {
         0 => DecodeError::corrupt("type", offset, "a record of type 0 with a checksum"),
-        9 => DecodeError::unsupported("type", offset, "compressed write-ahead logs are not supported"),
+        PACKED_TYPE => DecodeError::unsupported("type", offset, "records that are packed otherwise than by Zstandard"),
         10 | 11 => DecodeError::unsupported("type", offset, "user-defined timestamps are not supported"),
         _ => DecodeError::unsupported("type", offset, format!("records of type {type_byte} are not known")),
     }

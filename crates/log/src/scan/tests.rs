@@ -3,7 +3,9 @@ use std::result::Result;
 
 use esker_env::sim::{Fault, SimDisk, Survivors};
 use esker_format::checksum::{crc32c, mask};
+use esker_format::compression::{Compression, compress};
 use esker_format::rocksdb::log::Framer;
+use esker_format::varint;
 
 use super::*;
 use crate::ErrorKind;
@@ -217,7 +219,7 @@ fn a_scan_from_a_record_on_finds_the_rest() {
         }
         assert_eq!(offsets.len(), records.len());
         for (n, &start) in offsets.iter().enumerate() {
-            let mut scanner = open().from(start);
+            let mut scanner = open().from(start).unwrap();
             for (offset, record) in offsets.iter().zip(&records).skip(n).take(3) {
                 assert_eq!(scanner.next().unwrap(), Some((*offset, &record[..])));
             }
@@ -225,6 +227,60 @@ fn a_scan_from_a_record_on_finds_the_rest() {
             assert_eq!(scanner.end(), whole.end(), "from record {n} on, recycled: {is_recycled}");
         }
     }
+}
+
+/// A log as RocksDB's `wal_compression` writes it: what packs these says so first.
+fn packed(records: &[Vec<u8>], packs: u8) -> Vec<u8> {
+    let covered = [9, packs, 0, 0, 0];
+    let mut log = mask(crc32c(&covered)).to_le_bytes().to_vec();
+    log.extend_from_slice(&[4, 0]);
+    log.extend_from_slice(&covered);
+    let mut framer = Framer::new(log.len());
+    for record in records {
+        let mut frame = Vec::new();
+        if !record.is_empty() {
+            compress(Compression::Zstd, record, &mut frame).unwrap();
+            let (_, length_bytes) = varint::get_u64(&frame).unwrap();
+            frame.drain(..length_bytes);
+        }
+        framer.frame(&frame, &mut log);
+    }
+    log
+}
+
+/// Goal: packed records are what was packed, wherever a scan begins; what does not unpack is damage, and what is packed in another way unsupported.
+#[test]
+fn packed_records_are_unpacked() {
+    let mut random = Random(4);
+    let records: Vec<Vec<u8>> = (0..60).map(|n| random.payload([40, 0, 900, 32 << 10, 70_000][n % 5])).collect();
+    let log = packed(&records, 7);
+    let open = |log: &[u8], mode| Scanner::open(&disk_with(log.to_vec()), Path::new(PATH), mode, true, 7).unwrap();
+    for mode in MODES {
+        let found = scan(&disk_with(log.clone()), mode);
+        assert_eq!(found, Found { records: records.clone(), end: clean(log.len()), skipped: (0, 0) }, "{mode:?}");
+    }
+    let (mut whole, mut offsets) = (open(&log, RecoveryMode::PointInTime), Vec::new());
+    while let Some((offset, _)) = whole.next().unwrap() {
+        offsets.push(offset);
+    }
+    for (n, &start) in offsets.iter().enumerate() {
+        let mut scanner = open(&log, RecoveryMode::PointInTime).from(start).unwrap();
+        assert_eq!(scanner.next().unwrap(), Some((start, &records[n][..])));
+    }
+    // Torn, as any other.
+    let cut = scan(&disk_with(log[..log.len() - 600].to_vec()), RecoveryMode::PointInTime);
+    assert!(matches!(cut.end, Ok(LogEnd::Torn { .. })) && cut.records == records[..59], "{:?}", cut.end);
+
+    let kind = |log: &[u8], mode| scan(&disk_with(log.to_vec()), mode).end;
+    assert_eq!(kind(&packed(&records, 4), RecoveryMode::SkipCorrupt), Err(ErrorKind::UnsupportedFormat));
+    // Records with good checksums that were never packed, and one that was packed behind them.
+    let (front, plain) = (packed(&[], 7), framed(&[b"never packed"]));
+    let mixed = [front.clone(), plain.clone(), packed(&records[..1], 7)[front.len()..].to_vec()].concat();
+    assert_eq!(kind(&mixed, RecoveryMode::PointInTime), Err(ErrorKind::Corruption));
+    let found = scan(&disk_with(mixed), RecoveryMode::SkipCorrupt);
+    assert_eq!((found.records, found.skipped), (records[..1].to_vec(), (1, plain.len() as u64)));
+    // It says so where it is too late.
+    assert_eq!(kind(&[plain, front].concat(), RecoveryMode::PointInTime), Err(ErrorKind::Corruption));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Write-ahead logs: batches, and the operations in them.
 
 use esker_format::DecodeError;
+use esker_format::compression::unpack_frame;
+use esker_format::limits::BATCH_BYTES_MAX;
 use esker_format::rocksdb::internal_key::ValueKind;
 use esker_format::rocksdb::log::{Assembler, BLOCK_BYTES, Fragment, next_fragment};
 use esker_format::rocksdb::write_batch::{self, Record};
@@ -28,6 +30,7 @@ pub(crate) fn records(
     let mut assembler = Assembler::new();
     let mut record_offset = 0;
     let mut block_offset = 0;
+    let (mut is_packed, mut unpacked) = (false, Vec::new());
     while block_offset < source.bytes && !report.is_over() {
         let block = source.read(block_offset, BLOCK_BYTES)?;
         let mut at = 0;
@@ -47,12 +50,22 @@ pub(crate) fn records(
                     if kind.begins() {
                         record_offset = offset;
                     }
-                    if pushed == Ok(true) {
+                    if pushed == Ok(true) && !is_packed {
                         visit(record_offset, assembler.record(), report)?;
+                    } else if pushed == Ok(true) {
+                        match unpack_frame(assembler.record(), &mut unpacked, BATCH_BYTES_MAX) {
+                            Ok(()) => visit(record_offset, &unpacked, report)?,
+                            Err(error) => report.damage(record_offset, &in_record(error))?,
+                        }
                     }
                     at = next;
                 }
                 Fragment::Ignored { next } => at = next,
+                Fragment::Packed { next } => {
+                    is_packed = true;
+                    report.note(offset, "records are packed by Zstandard", Vec::new())?;
+                    at = next;
+                }
                 Fragment::EndOfBlock => break,
                 Fragment::Zeroes => {
                     // What follows in another block does not go with what was begun.

@@ -123,6 +123,12 @@ impl<'a> Reader<'a> {
                     }
                 }
                 Fragment::Ignored { next } => self.at = block_start + next,
+                Fragment::Packed { next } => {
+                    let reason = "packed records are for who scans a log";
+                    let error = DecodeError::unsupported("type", self.at as u64, reason);
+                    self.at = block_start + next;
+                    return Some(Err(error));
+                }
                 // What follows in another block does not go with it: what was between is lost.
                 Fragment::Zeroes if self.assembler.is_within() => {
                     self.assembler.drop_begun();
