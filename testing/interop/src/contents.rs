@@ -134,3 +134,23 @@ pub fn assert_esker_finds_no_damage(db: &Db) {
     let errors: Vec<String> = check.errors.iter().map(ToString::to_string).collect();
     assert!(errors.is_empty(), "Esker's check found {}:\n{}", errors.len(), errors.join("\n"));
 }
+
+/// All pairs, a line for each: family, key, and of the value its length and CRC-32C.
+pub fn text(families: &Families) -> String {
+    let mut lines = String::new();
+    for (name, contents) in families {
+        for (key, value) in contents {
+            let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+            let line = format!("{name} \"{key}\" {} {:08x}\n", value.len(), esker_format::checksum::crc32c(value));
+            lines.push_str(&line);
+        }
+    }
+    lines
+}
+
+/// Everything that Esker finds in all families.
+#[track_caller]
+pub fn all_of(db: &Db) -> Families {
+    let families = db.column_families();
+    families.iter().map(|family| (family.name().to_owned(), forward(db, family))).collect()
+}

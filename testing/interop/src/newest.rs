@@ -26,7 +26,7 @@ const fn case(name: &'static str, options: &'static str) -> Case {
 }
 
 /// What stores of the newest release may look like, as far as Esker reads them.
-pub const CASES: [Case; 26] = [
+pub const CASES: [Case; 29] = [
     case("defaults", ""),
     case("blobs", "enable_blob_files=true;min_blob_size=200;blob_compression_type=kLZ4Compression"),
     case(
@@ -85,6 +85,15 @@ pub const CASES: [Case; 26] = [
          file_checksum_gen_factory=FileChecksumGenCrc32cFactory",
     ),
     case(
+        "a manifest that goes on",
+        "reuse_manifest_on_open=true;optimize_manifest_for_recovery=true;verify_manifest_content_on_close=true;fast_sst_open=true",
+    ),
+    case("logs made ahead", "async_wal_precreate=true"),
+    case(
+        "values past the log",
+        "enable_blob_files=true;min_blob_size=300;enable_blob_direct_write=true;allow_concurrent_memtable_write=false",
+    ),
+    case(
         "logs again",
         "recycle_log_file_num=3;wal_bytes_per_sync=4096;manual_wal_flush=true;avoid_flush_during_shutdown=true",
     ),
@@ -100,7 +109,9 @@ pub fn options(case: &Case) -> Options {
     small.set_target_file_size_base(16 << 10);
     small.set_max_bytes_for_level_base(32 << 10);
     small.set_max_bytes_for_level_multiplier(4.0);
-    let mut made = must(case.name, small.get_options_from_string(case.options));
+    // In every table.
+    let options = format!("db_host_id=a_host;{}", case.options);
+    let mut made = must(case.name, small.get_options_from_string(options));
     // Under the name and with the meaning of Esker's own.
     made.set_merge_operator_associative("StringAppendOperator", |_, had, operands: &MergeOperands| {
         let parts: Vec<&[u8]> = had.into_iter().chain(operands).collect();
@@ -124,7 +135,14 @@ pub fn open(store: &Path, case: &Case, read_only: bool) -> DB {
 
 /// Has RocksDB write `count` puts, overwrites, merges and deletions of all kinds, and notes in `expected` what they leave.
 #[track_caller]
-pub fn write(db: &DB, expected: &mut Families, numbers: &mut Numbers, count: usize, value_bytes_max: usize) {
+pub fn write(
+    db: &DB,
+    case: &Case,
+    expected: &mut Families,
+    numbers: &mut Numbers,
+    count: usize,
+    value_bytes_max: usize,
+) {
     for _ in 0..count {
         let name = FAMILIES[numbers.below(2) as usize];
         let family = db.cf_handle(name);
@@ -150,7 +168,8 @@ pub fn write(db: &DB, expected: &mut Families, numbers: &mut Numbers, count: usi
                 must("writing a batch", db.write_opt(batch, &WriteOptions::default()));
                 contents.insert(key, value);
             }
-            3 => {
+            // RocksDB merges into no value that went past its log.
+            3 if !case.options.contains("enable_blob_direct_write") => {
                 let operand = numbers.value(20);
                 must("merging", db.merge_cf(family, &key, &operand));
                 let merged = match contents.get(&key) {
@@ -174,7 +193,7 @@ pub fn fill(store: &Path, case: &Case, seed: u64, count: usize, value_bytes_max:
     let mut numbers = Numbers::new(seed);
     let db = open(store, case, false);
     for _ in 0..3 {
-        write(&db, &mut expected, &mut numbers, count / 4, value_bytes_max);
+        write(&db, case, &mut expected, &mut numbers, count / 4, value_bytes_max);
         for name in FAMILIES {
             if let Some(family) = db.cf_handle(name) {
                 must("flushing", db.flush_cf(family));
@@ -185,7 +204,7 @@ pub fn fill(store: &Path, case: &Case, seed: u64, count: usize, value_bytes_max:
     drop(db);
     // What a store that was opened again leaves.
     let db = open(store, case, false);
-    write(&db, &mut expected, &mut numbers, count / 4, value_bytes_max);
+    write(&db, case, &mut expected, &mut numbers, count / 4, value_bytes_max);
     must("flushing the log", db.flush_wal(true));
     assert_finds(&db, case, &expected);
     expected

@@ -25,6 +25,8 @@ use crate::cache::{BlockCache, new_file_id};
 use crate::range_deletions::RangeDeletion;
 use crate::{Error, ErrorKind, Result};
 
+/// A property of tables that RocksDB's `SstFileWriter::OpenWithEmbeddedBlobs` made.
+const EMBEDDED_BLOBS: &str = "rocksdb.embedded.blob.stats";
 /// A property of tables that point into blob files of Titan's: how much of each.
 const TITAN_POINTERS: &str = "TitanDB.blob_discardable_size";
 
@@ -152,6 +154,9 @@ fn missing_feature(properties: &TableProperties) -> Option<String> {
     }
     if properties.number("rocksdb.udi.is.primary.index").is_some_and(|value| value > 0) {
         return Some("a user-defined index".to_owned());
+    }
+    if properties.other.contains_key(EMBEDDED_BLOBS) {
+        return Some("values in blobs within the table".to_owned());
     }
     if properties.other.contains_key(TITAN_POINTERS) {
         return Some("values in Titan's blob files".to_owned());
