@@ -269,14 +269,12 @@ impl Scanner {
             match fragment {
                 Fragment::Whole { kind, payload, next, recyclable } => {
                     self.is_recycled |= recyclable && !self.is_manifest;
-                    match self.take(kind, payload, next)? {
-                        Some(place) if self.is_packed => {
-                            if self.unpack(&place)? {
-                                return Ok(Some(Place::Unpacked));
-                            }
-                        }
-                        Some(place) => return Ok(Some(place)),
-                        None => {}
+                    let Some(place) = self.take(kind, payload, next)? else { continue };
+                    if !self.is_packed {
+                        return Ok(Some(place));
+                    }
+                    if self.unpack(&place)? {
+                        return Ok(Some(Place::Unpacked));
                     }
                 }
                 Fragment::Packed { next } if self.offset() == 0 => {

@@ -13,7 +13,7 @@ use esker_format::compression::Dictionary;
 use esker_format::rocksdb::internal_key::SequenceNumber;
 use esker_format::rocksdb::table::{
     BYTEWISE_COMPARATOR, BlockChecksum, BlockHandle, COMPRESSION_DICTIONARY, FILTER, FOOTER_BYTES, INDEX, MetaIndex,
-    PROPERTIES, RANGE_DELETIONS, TRAILER_BYTES, TableProperties, missing_compression, unpack,
+    PROPERTIES, RANGE_DELETIONS, TRAILER_BYTES, TableProperties, missing_compression, names_compression_as, unpack,
 };
 use parking_lot::Mutex;
 
@@ -79,6 +79,11 @@ impl Table {
         if let Some(feature) = missing_feature(&properties) {
             let reason = format!("Esker does not read tables with {feature}");
             return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path).with_offset(at.offset));
+        }
+        if !names_compression_as(footer.format_version, &properties.compression) {
+            let (version, name) = (footer.format_version, &properties.compression);
+            let reason = format!("the footer says format version {version}, whose compression is not called {name:?}");
+            return Err(Error::corruption(path, file_bytes - FOOTER_BYTES as u64, reason));
         }
         let Some(index_at) = footer.index.or_else(|| meta.get(INDEX)) else {
             return Err(Error::corruption(path, footer.meta_index.offset, "a table without an index"));

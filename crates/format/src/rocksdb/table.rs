@@ -54,7 +54,7 @@ pub use footer::{FOOTER_BYTES, FORMAT_VERSION_MAX, FORMAT_VERSION_MIN, Footer};
 pub use meta_index::{
     COMPRESSION_DICTIONARY, FILTER, INDEX, MetaIndex, PARTITIONED_FILTER_PREFIX, PROPERTIES, RANGE_DELETIONS,
 };
-pub use packing::{compression_name, missing_compression, unpack, unpack_owned};
+pub use packing::{compression_name, missing_compression, names_compression_as, unpack, unpack_owned};
 pub use properties::{BYTEWISE_COMPARATOR, IndexType, TableProperties};
 
 use crate::checksum::{ChecksumKind, block_checksum};

@@ -144,7 +144,7 @@ fn a_table_is_a_sorted_list_under_every_option() {
             merge_operator: None,
             prefix: [None, Some(PrefixExtractor::Fixed(1)), Some(PrefixExtractor::Capped(2))][random.below(3) as usize],
             checksum: checksums[index % checksums.len()],
-            format_version: 3 + index as u32 % 4,
+            format_version: 3 + index as u32 % 5,
         };
         let key_count = [1, 30, 300][index % 3];
         let entries = random_entries(&mut random, key_count);

@@ -20,7 +20,7 @@ fn features_that_are_missing_are_named() {
         ("rocksdb.external_sst_file.version", [3, 0, 0, 0].as_slice(), "version 3 of files that are taken in"),
         ("rocksdb.user.defined.timestamps.persisted", &[0], "timestamps"),
         ("rocksdb.udi.is.primary.index", &[1], "user-defined index"),
-        ("rocksdb.separate.key.value.in.data.block", &[1], "keys and values apart"),
+        ("rocksdb.embedded.blob.stats", &[1], "blobs within the table"),
         ("TitanDB.blob_discardable_size", &[1, 10, 40], "Titan's blob files"),
     ] {
         let error = open_with_property(name, value).unwrap_err();
@@ -57,7 +57,7 @@ fn keys_out_of_order_are_refused_by_the_writer() {
 #[test]
 fn versions_that_are_not_written_are_refused_before_the_file_is_created() {
     let env = SimDisk::new().env();
-    for format_version in [0, 1, 2, 7] {
+    for format_version in [0, 1, 2, 8] {
         let options = TableOptions { format_version, ..TableOptions::default() };
         assert_eq!(write(&env, &options, &[]).unwrap_err().kind(), ErrorKind::InvalidArgument);
         assert!(env.files.metadata(Path::new(PATH)).is_err());

@@ -53,7 +53,7 @@ fn a_table_that_was_taken_in_is_a_sorted_list_of_one_moment() {
         let env = SimDisk::new().env();
         let options = TableOptions {
             block_bytes: [64, 1024][index % 2],
-            format_version: 5 + index as u32 % 2,
+            format_version: 5 + index as u32 % 3,
             ..Default::default()
         };
         write_external(&env, &options, &entries);

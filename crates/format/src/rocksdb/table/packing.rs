@@ -19,6 +19,11 @@ pub fn compression_name(kind: Compression, format_version: u32) -> String {
     }
 }
 
+/// Whether a table of this version may call its compression `name`. Very old ones do not name it.
+pub fn names_compression_as(format_version: u32, name: &str) -> bool {
+    name.is_empty() || name.contains(';') == (format_version >= KINDS_VERSION)
+}
+
 /// What a table needs, of which `rocksdb.compression` says `name`, and is not known here.
 pub fn missing_compression(name: &str) -> Option<String> {
     let Some((whose, kinds)) = name.split_once(';') else {
@@ -93,7 +98,9 @@ mod tests {
     fn what_is_missing_is_told() {
         for kind in Compression::ALL {
             for version in 2..=7 {
-                assert_eq!(missing_compression(&compression_name(kind, version)), None, "{kind:?}, {version}");
+                let name = compression_name(kind, version);
+                assert_eq!(missing_compression(&name), None, "{kind:?}, {version}");
+                assert!(names_compression_as(version, &name) && !names_compression_as(13 - version, &name));
             }
         }
         assert_eq!(compression_name(Compression::Zstd, 7), "BuiltinV2;07;");
