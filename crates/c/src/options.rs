@@ -183,7 +183,7 @@ macro_rules! by_name {
 by_name! {
     Options {
         create_if_missing, error_if_exists, create_missing_column_families, wal_recovery, background_jobs, cache_bytes, memory_limit,
-        cache_blobs, mmap_reads, wal_bytes_max, recycled_logs_max, manifest_bytes_max, group_bytes_max,
+        cache_blobs, mmap_reads, wal_dir, wal_bytes_max, recycled_logs_max, manifest_bytes_max, group_bytes_max,
         delayed_write_bytes_per_second_min, reclaim_mode, max_space_amp, max_disk_bytes, punch_holes, holes_within_values,
         reclaim_bytes_per_second_max, background_bytes_per_second_max, ballast_bytes, keep_space_options,
     }

@@ -25,6 +25,7 @@ mod sizes;
 mod stores;
 mod torture;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -39,6 +40,10 @@ use crate::output::Output;
 #[command(name = "esker", version, max_term_width = 110)]
 #[command(after_help = "Exit code: 0 yes or done, 1 no (no such key, damage found), 2 error.")]
 struct Arguments {
+    /// Directory of a Db's logs, where that is not the store's
+    #[arg(long, global = true, value_name = "DIR")]
+    wal_dir: Option<PathBuf>,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -60,6 +65,7 @@ fn main() -> ExitCode {
     };
     descriptors::allow_all();
     let mut out = Output::stdout();
+    stores::logs_are_in(arguments.wal_dir);
     let answer = arguments.command.run(&mut out).and_then(|answer| out.finish().map(|()| answer));
     match answer {
         Ok(Answer::Yes) => ExitCode::SUCCESS,

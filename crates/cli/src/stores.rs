@@ -1,7 +1,7 @@
 //! Opening a store, and finding a column family in it.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use clap::{Args, ValueEnum};
 use esker::{
@@ -13,10 +13,30 @@ use crate::failure::{Failure, warn};
 use crate::kind::Kind;
 use crate::sizes::{Bytes, parse_bytes, plural};
 
+/// Where the logs of the one Db are that a command is about; nowhere: in it.
+static WAL_DIR: OnceLock<PathBuf> = OnceLock::new();
+
+/// Told once, before any command runs.
+pub(crate) fn logs_are_in(wal_dir: Option<PathBuf>) {
+    if let Some(wal_dir) = wal_dir {
+        WAL_DIR.get_or_init(|| wal_dir);
+    }
+}
+
+/// The defaults, for a Db whose logs are where they are.
+pub(crate) fn options() -> Options {
+    Options { wal_dir: WAL_DIR.get().cloned(), ..Options::default() }
+}
+
+/// Those that the store in `path` keeps, for the same.
+pub(crate) fn options_of(path: &Path) -> Result<Options, Error> {
+    Ok(Options { wal_dir: WAL_DIR.get().cloned(), ..Options::of_store(path)? })
+}
+
 /// For reading: keeps no writer out, writes nothing.
 pub(crate) fn open_read_only(path: &Path) -> Result<Db, Error> {
     refuse_other(path)?;
-    Db::open_read_only(path, Options::default()).map_err(|error| why_not(path, error))
+    Db::open_read_only(path, options()).map_err(|error| why_not(path, error))
 }
 
 /// What a Db takes on the disk while nobody writes to it: then its log is as long as what is in it.
@@ -27,11 +47,11 @@ pub(crate) fn bytes_at_rest(path: &Path) -> Result<u64, Error> {
 /// For writing to a store that exists, or to a new one if `create_if_missing`.
 pub(crate) fn open(path: &Path, create_if_missing: bool) -> Result<Db, Error> {
     refuse_other(path)?;
-    open_with(path, Options { create_if_missing, ..Options::of_store(path)? })
+    open_with(path, Options { create_if_missing, ..options_of(path)? })
 }
 
 /// A Db that exists or may be made. Who opens it for a moment goes by what its program chose, and changes nothing of that: `options` are
-/// those of the [store](Options::of_store), but for what the command is about.
+/// those of the [store](options_of), but for what the command is about.
 pub(crate) fn open_with(path: &Path, options: Options) -> Result<Db, Error> {
     Db::open(path, options).map_err(|error| why_not(path, error))
 }

@@ -177,7 +177,8 @@ pub(crate) fn check_store(
     env: Env,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<Check> {
-    match open::open_read_only(dir, options.clone(), env.clone()) {
+    let env = open::env_of(dir, &options, env)?;
+    match open::read_only(dir, options.clone(), env.clone()) {
         Ok(opened) => return opened.store.check(&opened.left_out, progress),
         Err(error) if open::is_of_a_file(&error) || open::is_unreadable(&error) => {}
         Err(error) => return Err(error),

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use esker_env::beside::Beside;
 use esker_env::metered::{Limits, Meter, Metered};
 use esker_env::{Env, Lock, durable};
 use esker_format::file_name::FileName;
@@ -95,6 +96,15 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     }
     let lock_path = dir.join(FileName::Lock.to_string());
     let lock = env.files.lock(&lock_path).map_err(|error| locked(error.into(), dir))?;
+    let (env, lock) = match logs_dir(dir, &options, &env)? {
+        Some(logs_dir) => {
+            files::prepare_logs_dir(&env, dir, &logs_dir)?;
+            let lock_path = logs_dir.join(FileName::Lock.to_string());
+            let of_logs = env.files.lock(&lock_path).map_err(|error| locked(error.into(), &logs_dir))?;
+            (with_logs(dir, &logs_dir, env), Box::new(Both(lock, of_logs)) as Box<dyn Lock>)
+        }
+        None => (env, lock),
+    };
     // Somebody else may have made it, or begun to repair it, before this handle had the lock.
     let exists_now = files::store_exists(&env, dir)?;
     if !exists {
@@ -122,8 +132,44 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     Ok(Opened { store: Arc::new(store.with_recovery(logs.found)), lock: Some(lock), left_out: LeftOut::default() })
 }
 
+/// The directory that the logs are in, if that is not the store's. See [`Options::wal_dir`].
+fn logs_dir(dir: &Path, options: &Options, env: &Env) -> Result<Option<PathBuf>> {
+    let Some(logs_dir) = &options.wal_dir else { return Ok(None) };
+    Ok(Some(env.files.absolute(logs_dir)?).filter(|logs_dir| logs_dir != dir))
+}
+
+fn with_logs(dir: &Path, logs_dir: &Path, env: Env) -> Env {
+    let is_log = |name: &str| matches!(FileName::parse(name), Some(FileName::Wal(_)));
+    Env { files: Beside::over(env.files.clone(), dir, logs_dir, is_log), ..env }
+}
+
+/// What a store in `dir` that is read finds its files by. Nothing else may have been wrapped around `env` for it.
+pub(crate) fn env_of(dir: &Path, options: &Options, env: Env) -> Result<Env> {
+    let dir = &*env.files.absolute(dir)?;
+    match logs_dir(dir, options, &env)? {
+        Some(logs_dir) => {
+            env.files.list(&logs_dir)?;
+            Ok(with_logs(dir, &logs_dir, env))
+        }
+        None => Ok(env),
+    }
+}
+
+/// The right to the store's directory, and to that of its logs.
+#[derive(Debug)]
+#[expect(dead_code, reason = "held until they are dropped")]
+struct Both(Box<dyn Lock>, Box<dyn Lock>);
+
+impl Lock for Both {}
+
 /// Opens for reading only: keeps no writer out, writes nothing, and sees the store as it is now.
 pub(crate) fn open_read_only(dir: &Path, options: Options, env: Env) -> Result<Opened> {
+    let env = env_of(dir, &options, env)?;
+    read_only(dir, options, env)
+}
+
+/// The same by what [`env_of`] gave.
+pub(crate) fn read_only(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     let before = Before::nothing(&options);
     read_steady(dir, options, env, &before, Sieve::refusing)
 }
@@ -364,7 +410,7 @@ fn read(
         None => listing.options_but_newest(&env, dir, &recovered)?.0,
     };
     let first_log = first_log(&recovered);
-    listing.refuse_logs_elsewhere(&env, dir, &in_file, first_log)?;
+    listing.refuse_logs_elsewhere(&env, dir, &in_file, first_log, options.wal_dir.as_deref())?;
     prepared::refuse(&env, dir, listing.logs_kept_before(first_log, recovered.log_number_min, in_file.allows_2pc))?;
     let cache = before.cache.clone();
     let db_id = if recovered.db_id.is_empty() { listing.identity(&env, dir)? } else { recovered.db_id.clone() };

@@ -12,6 +12,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod beside;
 pub mod clock;
 pub mod durable;
 pub mod entropy;

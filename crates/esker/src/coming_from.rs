@@ -45,6 +45,7 @@
 //! | `SstFileManager`, `max_allowed_space_usage` | [`Options::max_disk_bytes`] | never exceeded; reads, deletions and reclaim go on |
 //! | `max_total_wal_size`, `recycle_log_file_num` | [`Options::wal_bytes_max`], [`Options::recycled_logs_max`] | |
 //! | `wal_recovery_mode` | [`Options::wal_recovery`] | |
+//! | `wal_dir` | [`Options::wal_dir`] | where logs lie that are needed and nobody said so, the store is not opened |
 //! | `use_mmap_reads` | [`Options::mmap_reads`] | |
 //! | `write_buffer_size`, `max_write_buffer_number` | [`FamilyOptions::write_buffer_bytes`], [`FamilyOptions::write_buffer_count_max`] | |
 //! | `target_file_size_base`, `max_bytes_for_level_base`, `…_multiplier`, `num_levels` | [`FamilyOptions::target_file_bytes`], [`FamilyOptions::level_base_bytes`], [`FamilyOptions::level_multiplier`], [`FamilyOptions::level_count`] | levels are dynamic |

@@ -92,17 +92,6 @@ fn another_order_of_files_is_refused() {
     });
 }
 
-/// Opened without its log, the store would be one that lost its latest writes.
-#[test]
-fn a_log_in_another_directory_is_refused() {
-    let elsewhere = must("making a directory", tempfile::tempdir());
-    let wal_dir = format!("--wal_dir={}", elsewhere.path().display());
-    refused("a store whose log is elsewhere", &[&elsewhere.path().display().to_string().to_lowercase()], |store| {
-        bench(store, &["--benchmarks=fillrandom", &wal_dir]);
-        assert!(!directory::filled(elsewhere.path(), ".log").is_empty());
-    });
-}
-
 #[test]
 fn more_than_seven_levels_are_refused() {
     refused("a store of twelve levels", &["level"], |store| {

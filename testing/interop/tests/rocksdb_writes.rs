@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker::{Db, Options, ReadOptions};
+use esker::{Db, ErrorKind, Options, ReadOptions};
 use esker_interop::contents::{Families, assert_esker_finds_no_damage, assert_esker_holds, must};
 use esker_interop::db_bench::Opening;
 use esker_interop::workload::{self, Numbers};
@@ -140,6 +140,47 @@ fn esker_takes_over_packed_logs() {
         let expected = ldb::scan_all(&store);
         assert!(expected["default"].len() > 20);
         assert_round_trip(&store, expected);
+    }
+}
+
+/// Goal: logs in a directory of their own are found by whoever says where, and missed by whoever does not; RocksDB finds Esker's there.
+#[test]
+fn esker_takes_over_a_store_whose_logs_are_elsewhere() {
+    let (directory, elsewhere) =
+        (must("making a directory", tempfile::tempdir()), must("making a directory", tempfile::tempdir()));
+    let store = directory.path().join("store");
+    let wal_dir = format!("--wal_dir={}", elsewhere.path().display());
+    let asked = ["--benchmarks=fillrandom", "--write_buffer_size=1000000000", &wal_dir];
+    db_bench::db_bench(&store, &[&SMALL[..], &asked].concat());
+    assert!(!directory::filled(elsewhere.path(), ".log").is_empty() && directory::filled(&store, ".log").is_empty());
+    // It finds the options, and with them the logs.
+    let mut expected = ldb::scan_all(&store);
+    assert!(expected["default"].len() > 1000);
+
+    let before = (directory::bytes(&store), directory::bytes(elsewhere.path()));
+    for opened in [Db::open(&store, Options::default()), Db::open_read_only(&store, Options::default())] {
+        let error = opened.err().map(|error| (error.kind(), error.to_string()));
+        let said = elsewhere.path().display().to_string();
+        assert!(
+            error.as_ref().is_some_and(|(kind, told)| *kind == ErrorKind::InvalidArgument && told.contains(&said)),
+            "{error:?}"
+        );
+    }
+    directory::assert_unchanged(&before.0, &directory::bytes(&store));
+    directory::assert_unchanged(&before.1, &directory::bytes(elsewhere.path()));
+
+    let options = Options { wal_dir: Some(elsewhere.path().to_owned()), ..Options::default() };
+    let mut numbers = Numbers::new(17);
+    for _ in 0..2 {
+        let db = must("opening in place", Db::open(&store, options.clone()));
+        assert_esker_holds(&db, &expected);
+        assert_esker_finds_no_damage(&db);
+        workload::change(&db, &mut expected, &mut numbers);
+        workload::compact(&db);
+        workload::write(&db, &mut expected, &mut numbers, 10);
+        must("closing", db.close());
+        assert!(!directory::filled(elsewhere.path(), ".log").is_empty() && directory::count(&store, ".log") == 0);
+        ldb::assert_holds(&store, &expected);
     }
 }
 

@@ -86,6 +86,12 @@ pub fn store(random: &mut Rng, families: &[&str], background_jobs: usize) -> Opt
     }
 }
 
+/// The same for a store of which half have their logs in `/logs`.
+pub fn store_anywhere(random: &mut Rng, families: &[&str], background_jobs: usize) -> Options {
+    let options = store(random, families, background_jobs);
+    Options { wal_dir: random.bool().then(|| "/logs".into()), ..options }
+}
+
 /// The defaults, for whoever opens a store of [`store`] without the options of its families.
 pub fn known() -> Options {
     Options { merge_operators: vec![Arc::new(AppendApart)], ..Options::default() }

@@ -58,6 +58,7 @@ mod set_options;
 mod snapshots;
 mod threads;
 mod transactions;
+mod wal_dir;
 
 /// Goal: no file of tests is left out.
 #[test]

@@ -94,7 +94,7 @@ impl Engine for OfDb {
 
     fn open(disk: &SimDisk, seed: u64, background: bool) -> Result<Self> {
         let jobs = if background { 2 } else { 0 };
-        let options: Options = options::store(&mut Rng::with_seed(seed), &["default", "second"], jobs);
+        let options: Options = options::store_anywhere(&mut Rng::with_seed(seed), &["default", "second"], jobs);
         let second = options.families["second"].clone();
         let db = Db::open_with_env("/store", options, disk.env())?;
         let second = match db.column_family("second") {

@@ -50,7 +50,7 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
-        let options = options::store(&mut random, &FAMILIES, 0);
+        let options = options::store_anywhere(&mut random, &FAMILIES, 0);
         let disk = disk(seed);
         let writer = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
         let mut run =
@@ -240,7 +240,7 @@ impl Run {
     /// The store is restored from a copy, and other files come to the same names.
     fn go_back(&mut self) {
         let copy = |disk: &SimDisk| -> Vec<_> {
-            let paths = disk.paths().into_iter().filter(|path| path.starts_with("/store"));
+            let paths = disk.paths().into_iter().filter(|path| path.starts_with("/store") || path.starts_with("/logs"));
             paths.map(|path| (disk.file_bytes(&path).unwrap(), path)).collect()
         };
         self.writer.take().unwrap().close().unwrap();

@@ -24,7 +24,7 @@ struct Scene {
 impl Scene {
     fn new(seed: u64, step_count: usize) -> Self {
         let mut random = Rng::with_seed(seed);
-        let options = options::store(&mut random, &FAMILIES, 0);
+        let options = options::store_anywhere(&mut random, &FAMILIES, 0);
         let steps = steps(&mut random, &FAMILIES, step_count);
         Self { seed, options, steps }
     }
@@ -133,7 +133,7 @@ fn reclaim_survives_death_at_every_operation() {
     let is_replay = seeds.end - seeds.start == 1;
     for seed in seeds {
         let mut random = Rng::with_seed(400 + seed);
-        let mut options = options::store(&mut random, &FAMILIES, 0);
+        let mut options = options::store_anywhere(&mut random, &FAMILIES, 0);
         (options.max_space_amp, options.reclaim_mode) = (1.05, ReclaimMode::Auto);
         (options.punch_holes, options.holes_within_values) = (seed % 2 == 0, seed % 4 == 0);
         for family in options.families.values_mut() {

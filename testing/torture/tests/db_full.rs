@@ -55,7 +55,7 @@ fn contents(db: &Db) -> Model {
 fn a_store_opens_on_a_disk_without_a_free_byte() {
     for seed in seeds(15) {
         let mut random = Rng::with_seed(seed);
-        let options = options::store(&mut random, &["default"], 0);
+        let options = options::store_anywhere(&mut random, &["default"], 0);
         let capacity = random.u64(3 << 20..12 << 20);
         let mut disk = SimDisk::new();
         disk.set_capacity(Some(capacity));

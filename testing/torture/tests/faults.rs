@@ -16,7 +16,7 @@ const FAMILIES: [&str; 2] = ["default", "second"];
 
 fn scene(seed: u64) -> (Options, Vec<Step>) {
     let mut random = Rng::with_seed(seed);
-    let options = options::store(&mut random, &FAMILIES, 0);
+    let options = options::store_anywhere(&mut random, &FAMILIES, 0);
     let steps = steps(&mut random, &FAMILIES, 60);
     (options, steps)
 }

@@ -354,7 +354,7 @@ fn a_db_answers_the_same_under_all_options() {
         let deeds = db_deeds(&mut Rng::with_seed(seed));
         let choose = |random: &mut Rng| {
             let background_jobs = if random.u8(..4) == 0 { 2 } else { 0 };
-            (options::store(random, &FAMILIES, background_jobs), random.u64(..))
+            (options::store_anywhere(random, &FAMILIES, background_jobs), random.u64(..))
         };
         compare(Replay { file: FILE, test, seed }, choose, |(options, work)| {
             play_db(&deeds, options, &mut Rng::with_seed(*work))

@@ -22,7 +22,7 @@ struct Run {
 impl Run {
     fn new(seed: u64, background_jobs: usize) -> Self {
         let mut random = Rng::with_seed(seed);
-        let options = options::store(&mut random, &FAMILIES, background_jobs);
+        let options = options::store_anywhere(&mut random, &FAMILIES, background_jobs);
         let disk = disk(seed);
         let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
         Self { random, disk, options, db: Some(db), model: Model::new(), snapshots: Vec::new() }

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::parse_bytes;
-use crate::stores::{FamilyChoices, open_read_only, warn_of_damage, why_not};
+use crate::stores::{self, FamilyChoices, open_read_only, warn_of_damage, why_not};
 
 /// Keys, unless told otherwise.
 const NUM: u64 = 1_000_000;
@@ -213,7 +213,7 @@ impl Bench {
             cache_bytes,
             background_jobs: self.background_jobs,
             listeners: self.listener()?.into_iter().collect(),
-            ..Options::of_store(&self.store)?
+            ..stores::options_of(&self.store)?
         };
         let mut family = self.choices.apply(self.present_options()?);
         if let Some(bytes) = self.write_buffer_bytes {

@@ -5,7 +5,7 @@ mod cask;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker::{Check as Found, CheckProgress, Db, Error, ErrorKind, Options, WithoutCurrent};
+use esker::{Check as Found, CheckProgress, Db, Error, ErrorKind, WithoutCurrent};
 use serde_json::{Value, json};
 
 use super::raft;
@@ -15,7 +15,7 @@ use crate::kind::Kind;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::sizes::{Bytes, plural};
-use crate::stores::why_not;
+use crate::stores::{self, why_not};
 
 /// Read and check every byte, and that everything fits together
 ///
@@ -41,7 +41,7 @@ impl Check {
         }
         let bar = Progress::begin("checking", 0);
         let show = &mut |progress: CheckProgress| bar.set(progress.bytes_done, progress.bytes_total);
-        let check = Db::check_store(&self.store, Options::default(), show).map_err(|error| why_not(&self.store, error));
+        let check = Db::check_store(&self.store, stores::options(), show).map_err(|error| why_not(&self.store, error));
         drop(bar);
         tell(out, &check?, self.json)
     }

@@ -10,7 +10,7 @@ use esker_format::raft::file_name::LOCK;
 use crate::Answer;
 use crate::failure::Failure;
 use crate::kind::Kind;
-use crate::stores::FamilyChoices;
+use crate::stores::{self, FamilyChoices};
 
 /// Make an empty store
 ///
@@ -51,7 +51,7 @@ impl Create {
         }
         match self.kind {
             Kind::Db => {
-                let mut options = Options { create_if_missing: true, error_if_exists: true, ..Options::default() };
+                let mut options = Options { create_if_missing: true, error_if_exists: true, ..stores::options() };
                 options.families.insert("default".to_owned(), self.choices.apply(FamilyOptions::default()));
                 Db::open(&self.store, options)?.close()?;
             }

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::{Bytes, plural};
-use crate::stores::{find_family, open_with, refuse_other, why_not};
+use crate::stores::{self, find_family, open_with, refuse_other, why_not};
 
 /// What another process keeps is in its memory.
 const NOT_SEEN: &str = "not seen: what a process that has the store open keeps for its snapshots and iterators\n\
@@ -61,7 +61,7 @@ impl Gc {
         }
         refuse_other(&self.store)?;
         // By hand only: what is done is what is told.
-        let options = Options { reclaim_mode: ReclaimMode::Manual, ..Options::of_store(&self.store)? };
+        let options = Options { reclaim_mode: ReclaimMode::Manual, ..stores::options_of(&self.store)? };
         let db = match self.dry_run {
             true => Db::open_read_only(&self.store, options).map_err(|error| why_not(&self.store, error))?,
             false => open_with(&self.store, options).map_err(is_open_elsewhere)?,

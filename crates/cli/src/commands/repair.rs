@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use esker::{AsideReason, Cask, Db, DbRepair, Options};
+use esker::{AsideReason, Cask, Db, DbRepair};
 use serde_json::{Value, json};
 
 use super::check::error_object;
@@ -13,7 +13,7 @@ use crate::failure::{Failure, one_line};
 use crate::kind::{Kind, has_files_of_a_db};
 use crate::output::Output;
 use crate::sizes::{Bytes, plural};
-use crate::stores::why_not;
+use crate::stores::{self, why_not};
 
 /// Keys of a Cask that are told one by one.
 const KEYS_TOLD_MAX: usize = 10;
@@ -45,7 +45,7 @@ impl Repair {
     }
 
     fn mend(&self, out: &mut Output) -> Result<Answer, Failure> {
-        let done = Db::repair(&self.store, Options::default())?;
+        let done = Db::repair(&self.store, stores::options())?;
         if self.json {
             print_json(out, &done)?
         } else {

@@ -97,6 +97,29 @@ fn the_command_goes_by_what_the_stores_program_chose() {
     assert!(total < limit, "{total}");
 }
 
+/// Every command finds logs that are elsewhere, where it is told; where it is not, it says where the store has them.
+#[test]
+fn commands_find_logs_where_they_are_told() {
+    let place = Place::new();
+    let logs = place.path("logs");
+    let wal_dir = format!("--wal-dir={}", logs.display());
+    let all = [&*wal_dir];
+    place.run("create", all).done();
+    place.run("put", ["k", "v", &wal_dir]).done();
+    assert!(
+        std::fs::read_dir(&logs).unwrap().any(|entry| entry.unwrap().path().extension().is_some_and(|it| it == "log"))
+    );
+    for command in [&["get", "k"][..], &["stats"], &["check"], &["put", "k", "w"], &["compact"], &["gc"]] {
+        let (name, arguments) = command.split_first().unwrap();
+        // Something that is in the log alone.
+        place.run("put", ["k", "w", &wal_dir]).done();
+        place.run(name, arguments).failed(&[logs.to_str().unwrap(), "wal_dir"]);
+        place.run(name, arguments.iter().chain(&all)).done();
+    }
+    place.run("repair", all).done();
+    assert_eq!(place.run("get", ["k", &wal_dir]).done().text(), "w\n");
+}
+
 /// A store keeps all of its files open. Here one has more of them than the soft limit that shells set allows.
 #[test]
 fn the_command_raises_the_soft_limit_of_open_files() {

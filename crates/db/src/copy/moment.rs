@@ -14,6 +14,7 @@ use super::Copied;
 use super::said::Said;
 use crate::family::Family;
 use crate::ingest::Guest;
+use crate::options::Options;
 use crate::store::Store;
 use crate::version::{BlobHandle, TableFile, Version};
 use crate::{Error, ErrorKind, Result};
@@ -96,7 +97,12 @@ impl Store {
                 store: self,
                 families: families.values().map(whole).collect::<Result<_>>()?,
                 family_id_max: self.installer.lock().family_id_max,
-                options: crate::options::print(&self.options, &families, &self.foreign_options),
+                // Which has no logs, and would have its own beside its tables.
+                options: crate::options::print(
+                    &Options { wal_dir: None, ..self.options.clone() },
+                    &families,
+                    &self.foreign_options,
+                ),
                 sequence: self.visible().get(),
                 _no_holes: no_holes,
                 _guest: guest,

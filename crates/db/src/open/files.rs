@@ -9,6 +9,7 @@ use esker_env::metered::Need;
 use esker_env::{Env, FileKind, durable, open_sealed};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, InternalKey};
+use esker_format::rocksdb::log::HEADER_BYTES;
 use esker_format::rocksdb::version_edit::BlobFileAddition;
 use esker_format::{DecodeError, cask, raft};
 use esker_log::copying::UNFINISHED;
@@ -212,28 +213,42 @@ impl Listing {
         self.names.iter().any(|name| matches!(name, FileName::Blob(number) if !is_named(number)))
     }
 
-    /// Refuses a store whose logs RocksDB keeps elsewhere: without them, what they hold would be missing.
+    /// Refuses a store whose logs are elsewhere, where nobody said so: without them, what they hold would be missing.
     ///
-    /// The directory that the OPTIONS file names counts only if no log that is needed lies here: older releases always
-    /// name one, and a store may have been moved since.
+    /// The directory that the OPTIONS file names counts only if no log that is needed was found: older releases of RocksDB always
+    /// name one, and a store may have been moved since. Nor is it looked into for more than that: a copy of the store would take the logs of the one that
+    /// it is a copy of.
     pub(super) fn refuse_logs_elsewhere(
         &self,
         env: &Env,
         dir: &Path,
         in_file: &OptionsInFile,
         first: FileNumber,
+        chosen: Option<&Path>,
     ) -> Result<()> {
         let Some(logs_dir) = &in_file.wal_dir else { return Ok(()) };
+        if self.logs_from(first).next().is_some() {
+            return Ok(());
+        }
         // RocksDB writes down what it was given: that may be relative, as what this open was given.
-        if self.logs_from(first).next().is_some() || env.files.absolute(logs_dir)? == env.files.absolute(dir)? {
+        let said = env.files.absolute(logs_dir)?;
+        for known in [Some(dir), chosen].into_iter().flatten() {
+            if env.files.absolute(known)? == said {
+                return Ok(());
+            }
+        }
+        let is_needed = |entry: &esker_env::DirEntry| match FileName::parse(&entry.name) {
+            Some(FileName::Wal(number)) => number >= first && !begins_empty(env, &said.join(&entry.name)),
+            _ => false,
+        };
+        if env.files.list(&said).is_ok_and(|entries| !entries.iter().any(is_needed)) {
             return Ok(());
         }
         let reason = format!(
-            "the logs of the store lie in another directory, {}; open it with RocksDB and without wal_dir first, \
-             or move them here",
+            "the logs of the store lie in another directory, {}, or did; say so (wal_dir), or move them here",
             logs_dir.display()
         );
-        Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(dir))
+        Err(Error::new(ErrorKind::InvalidArgument, reason).with_path(dir))
     }
 
     /// The OPTIONS files, newest first.
@@ -293,6 +308,29 @@ impl Listing {
 /// Of the column families.
 fn names(recovered: &Recovered) -> Vec<&str> {
     recovered.families.values().map(|family| family.name.as_str()).collect()
+}
+
+/// Whether no record was written to a log, as far as its first header tells.
+fn begins_empty(env: &Env, log: &Path) -> bool {
+    let front = env.files.open(log).and_then(|file| {
+        let mut front = vec![0; HEADER_BYTES.min(usize::try_from(file.len()?).unwrap_or(HEADER_BYTES))];
+        file.read_exact_at(0, &mut front).map(|()| front)
+    });
+    front.is_ok_and(|front| front.iter().all(|byte| *byte == 0))
+}
+
+/// Makes the directory that the logs of the store in `dir` are to be in. Where they are there already by what the store says, and it is
+/// not, it is not mounted.
+pub(super) fn prepare_logs_dir(env: &Env, dir: &Path, logs_dir: &Path) -> Result<()> {
+    if durable::is_there(&*env.files, logs_dir)? {
+        return Ok(());
+    }
+    let said = Listing::of(env, dir)?.wal_dir_line(env, dir).filter(|said| !said.as_os_str().is_empty());
+    if said.map(|said| env.files.absolute(&said)).transpose()?.is_some_and(|said| said == logs_dir) {
+        let reason = "the directory of the store's logs is not there; is it mounted? Should it be lost, make it anew, and what was in the logs is lost";
+        return Err(Error::new(ErrorKind::NotFound, reason).with_path(logs_dir));
+    }
+    Ok(durable::create_dir(&*env.files, logs_dir)?)
 }
 
 /// Opens the files that a manifest names. Tables come from [`super::tables`].

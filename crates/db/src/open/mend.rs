@@ -52,7 +52,7 @@ pub(crate) fn store_to_mend(
         read => read?,
     };
     let first_log = super::first_log(recovered);
-    listing.refuse_logs_elsewhere(&env, dir, &in_file, first_log)?;
+    listing.refuse_logs_elsewhere(&env, dir, &in_file, first_log, options.wal_dir.as_deref())?;
     prepared::refuse(&env, dir, listing.logs_kept_before(first_log, recovered.log_number_min, in_file.allows_2pc))?;
     let session_id: Arc<str> = new_session(&env).into();
     let wal_number = FileNumber::new(next_file);
@@ -126,7 +126,8 @@ pub(crate) fn check_logs(store: &Store, damage: &mut Vec<Error>) -> Result<Recov
     };
     let wals = store.state.lock().wals.clone();
     let paths = wals.keys().map(|number| (number, store.path_of(&FileName::Wal(*number))));
-    let others = paths.filter(|(_, path)| first.path() != Some(path));
+    // Which may be in another directory.
+    let others = paths.filter(|(_, path)| first.path().and_then(Path::file_name) != path.file_name());
     let others = others.map(|(number, path)| check_log(store, *number, &path)).collect::<Result<Vec<_>>>()?;
     damage.push(first);
     damage.extend(others.into_iter().flatten());

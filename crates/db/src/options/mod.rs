@@ -6,6 +6,7 @@ mod partition;
 mod persist;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,6 +110,14 @@ pub struct Options {
     /// Merge operators of the program, for families that are named here by nobody and whose OPTIONS say one of these names. Default none. RocksDB's own
     /// (`uint64add`, `stringappend`, `max`, `bytesxor`, `put`) are known without.
     pub merge_operators: Vec<Arc<dyn MergeOperator>>,
+
+    /// Directory of the logs, on a device of their own perhaps; made where it is missing (RocksDB's `wal_dir`). Default none: the store's. It has to be
+    /// given at every open, also for reading only: a store whose logs are not where it is is refused otherwise. Logs that lie in the store's directory
+    /// from before are found there; those that are in another one, which was given before, have to be moved, unless all that is in them was flushed. No
+    /// other store may have the same one.
+    ///
+    /// `max_disk_bytes` counts them, too; [`ballast_bytes`](Self::ballast_bytes) is of no use to them.
+    pub wal_dir: Option<PathBuf>,
 
     /// Write-ahead log, in bytes, after which the memtables that hold the oldest of it are flushed, so that it can be
     /// deleted. Default 0: four times the sum of the families' write buffers. Range 0 or 64 KiB..=1 TiB.
@@ -224,6 +233,7 @@ impl Default for Options {
             listeners: Vec::new(),
             merge_operators: Vec::new(),
             mmap_reads: false,
+            wal_dir: None,
             wal_bytes_max: 0,
             recycled_logs_max: 0,
             manifest_bytes_max: 64 * MIB,

@@ -467,8 +467,8 @@ pub(crate) fn print(options: &Options, families: &BTreeMap<u32, Arc<Family>>, fo
     if options.keep_space_options {
         kept::note(database, options);
     }
-    // Esker's logs lie beside the tables.
-    database.set_string("wal_dir", "");
+    let wal_dir = options.wal_dir.as_deref().map(Path::to_string_lossy).unwrap_or_default();
+    database.set_string("wal_dir", &wal_dir);
     for family in families.values() {
         print_family(&mut file, &family.name, &family.options());
     }

@@ -39,7 +39,7 @@ use esker_env::Env;
 
 use self::aside::Begun;
 use self::workshop::Workshop;
-use crate::open::foreign;
+use crate::open::{self, foreign};
 use crate::options::Options;
 use crate::{Error, Result};
 
@@ -120,6 +120,7 @@ pub enum AsideReason {
 /// See [`Db::repair`](crate::Db::repair).
 pub(crate) fn repair(dir: &Path, options: Options, env: Env) -> Result<DbRepair> {
     options.validate()?;
+    let env = open::env_of(dir, &options, env)?;
     let dir = &*env.files.absolute(dir)?;
     foreign::refuse(&env, dir)?;
     witness::refuse_strangers(&*env.files, dir)?;

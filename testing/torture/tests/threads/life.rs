@@ -95,6 +95,7 @@ pub(super) struct Life {
     pub(super) before: Ending,
     pub(super) ending: Ending,
     pub(super) disk: SimDisk,
+    pub(super) wal_dir: Option<PathBuf>,
     /// Whether the store may run out of room.
     pub(super) is_limited: bool,
     pub(super) value_bytes: usize,

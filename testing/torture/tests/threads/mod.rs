@@ -70,7 +70,7 @@ impl Store {
         let names: Vec<String> = (0..WRITERS).flat_map(|owner| PLACES.map(|place| place.family(owner))).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let background_jobs = [0, 1, 2, 4][random.usize(..4)];
-        let mut options = options::store(random, &names, background_jobs);
+        let mut options = options::store_anywhere(random, &names, background_jobs);
         if random.u8(..3) == 0 {
             options.max_disk_bytes = random.u64(3..16) << 20;
         }
@@ -84,6 +84,7 @@ impl Store {
             before,
             ending,
             disk,
+            wal_dir: self.options.wal_dir.clone(),
             is_limited: self.is_limited(),
             value_bytes: self.value_bytes,
             calls_left: CallsLeft::default(),
@@ -220,7 +221,9 @@ impl Store {
     }
 
     fn contents_of_copy(&self, life: &Life, disk: &SimDisk, path: &Path) -> Vec<State> {
-        let opened = Db::open_read_only_with_env(path, self.options.clone(), disk.env());
+        // A copy has no logs.
+        let options = Options { wal_dir: None, ..self.options.clone() };
+        let opened = Db::open_read_only_with_env(path, options, disk.env());
         let db = opened.unwrap_or_else(|error| panic!("{life}: opening a copy: {error}"));
         life.assert_sound(&db, "a copy");
         life.contents(&db, "a copy").unwrap_or_else(|error| panic!("{life}: a copy: {error}"))

@@ -86,7 +86,7 @@ fn copy(life: &Life, db: &Db, random: &mut Rng) -> Result<()> {
 /// Opens the store a second time, for reading.
 fn look_beside(life: &Life, db: &Db) -> Result<()> {
     let least = life.done_now();
-    let options = Options { families: Default::default(), background_jobs: 0, ..Options::default() };
+    let options = Options { background_jobs: 0, wal_dir: life.wal_dir.clone(), ..Options::default() };
     let beside = match Db::open_read_only_with_env(db.path(), options, life.env()) {
         // It changes too fast to be read.
         Err(error) if error.kind() == ErrorKind::Busy => return Ok(()),

@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::parse_bytes;
-use crate::stores::{FamilyChoices, open_read_only, open_with, warn_of_damage};
+use crate::stores::{self, FamilyChoices, open_read_only, open_with, warn_of_damage};
 
 /// Load a directory tree, lines of JSON, or what `scan --json` printed; makes the store if there is none
 ///
@@ -132,7 +132,7 @@ impl Import {
             return Err(Failure::new("--ttl needs a Cask; see --kind"));
         }
         let name = &self.family;
-        let mut options = Options { create_if_missing: true, ..Options::of_store(&self.store)? };
+        let mut options = Options { create_if_missing: true, ..stores::options_of(&self.store)? };
         let chosen = self.choices.apply(self.present_options()?.unwrap_or_default());
         if self.choices.is_any() {
             options.families.insert(name.clone(), chosen.clone());
