@@ -117,7 +117,7 @@ fn commands_find_logs_where_they_are_told() {
         place.run(name, arguments.iter().chain(&all)).done();
     }
     place.run("repair", all).done();
-    assert_eq!(place.run("get", ["k", &wal_dir]).done().text(), "w\n");
+    assert_eq!(place.run("get", ["k", &wal_dir]).done().text(), "w");
 }
 
 /// A store keeps all of its files open. Here one has more of them than the soft limit that shells set allows.
