@@ -96,9 +96,13 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     }
     let lock_path = dir.join(FileName::Lock.to_string());
     let lock = env.files.lock(&lock_path).map_err(|error| locked(error.into(), dir))?;
-    let (env, lock) = match logs_dir(dir, &options, &env)? {
+    let logs_dir = logs_dir(dir, &options, &env)?;
+    // As the OPTIONS file is to have it: for whoever comes from another directory.
+    let options = Options { wal_dir: logs_dir.clone(), ..options };
+    let (env, lock) = match logs_dir {
         Some(logs_dir) => {
-            files::prepare_logs_dir(&env, dir, &logs_dir)?;
+            files::check_logs_dir(&env, dir, &logs_dir)?;
+            durable::create_dir(&*env.files, &logs_dir)?;
             let lock_path = logs_dir.join(FileName::Lock.to_string());
             let of_logs = env.files.lock(&lock_path).map_err(|error| locked(error.into(), &logs_dir))?;
             (with_logs(dir, &logs_dir, env), Box::new(Both(lock, of_logs)) as Box<dyn Lock>)
@@ -148,7 +152,7 @@ pub(crate) fn env_of(dir: &Path, options: &Options, env: Env) -> Result<Env> {
     let dir = &*env.files.absolute(dir)?;
     match logs_dir(dir, options, &env)? {
         Some(logs_dir) => {
-            env.files.list(&logs_dir)?;
+            files::check_logs_dir(&env, dir, &logs_dir)?;
             Ok(with_logs(dir, &logs_dir, env))
         }
         None => Ok(env),

@@ -95,6 +95,7 @@ fn logs_are_where_they_are_wanted() {
 #[test]
 fn a_store_is_not_opened_without_its_logs() {
     let disk = SimDisk::new();
+    assert_eq!(open(&disk, Some("")).unwrap_err().kind(), ErrorKind::InvalidArgument);
     let db = open(&disk, Some("/logs")).unwrap();
     write(&db, 0);
     // Who has them has them alone.
@@ -117,12 +118,19 @@ fn a_store_is_not_opened_without_its_logs() {
     for path in disk.paths().iter().filter(|path| path.starts_with("/logs/")) {
         disk.env().files.remove(path).unwrap();
     }
-    disk.env().files.remove_dir(Path::new("/logs")).unwrap();
-    let gone = open(&disk, Some("/logs")).unwrap_err();
-    assert_eq!((gone.kind(), gone.path()), (ErrorKind::NotFound, Some(Path::new("/logs"))), "{gone}");
-    assert!(Db::open_read_only_with_env("/store", options(Some("/logs")), disk.env()).is_err());
-    // It is there, and empty: what a closed store says of its logs tells that they are missing.
+    for is_there in [true, false] {
+        if !is_there {
+            disk.env().files.remove_dir(Path::new("/logs")).unwrap();
+        }
+        let read_only = Db::open_read_only_with_env("/store", options(Some("/logs")), disk.env());
+        for gone in [open(&disk, Some("/logs")).unwrap_err(), read_only.unwrap_err()] {
+            assert_eq!((gone.kind(), gone.path()), (ErrorKind::NotFound, Some(Path::new("/logs"))), "{gone}");
+            assert!(gone.to_string().contains("mounted"), "{gone}");
+        }
+    }
+    // Something is there, and no log: what a closed store says of its logs tells that they are missing.
     disk.env().files.create_dir_all(Path::new("/logs")).unwrap();
+    disk.env().files.create(Path::new("/logs/LOCK")).unwrap();
     assert_eq!(open(&disk, Some("/logs")).unwrap_err().kind(), ErrorKind::Corruption);
 }
 

@@ -319,18 +319,22 @@ fn begins_empty(env: &Env, log: &Path) -> bool {
     front.is_ok_and(|front| front.iter().all(|byte| *byte == 0))
 }
 
-/// Makes the directory that the logs of the store in `dir` are to be in. Where they are there already by what the store says, and it is
-/// not, it is not mounted.
-pub(super) fn prepare_logs_dir(env: &Env, dir: &Path, logs_dir: &Path) -> Result<()> {
-    if durable::is_there(&*env.files, logs_dir)? {
-        return Ok(());
+/// Looks at the directory that the logs of the store in `dir` are to be in. Where they are there already by what the store says, and nothing is, it is not
+/// mounted: RocksDB always has a log there, and Esker its lock.
+pub(super) fn check_logs_dir(env: &Env, dir: &Path, logs_dir: &Path) -> Result<()> {
+    match env.files.list(logs_dir) {
+        Ok(entries) if !entries.is_empty() => return Ok(()),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
     }
-    let said = Listing::of(env, dir)?.wal_dir_line(env, dir).filter(|said| !said.as_os_str().is_empty());
-    if said.map(|said| env.files.absolute(&said)).transpose()?.is_some_and(|said| said == logs_dir) {
-        let reason = "the directory of the store's logs is not there; is it mounted? Should it be lost, make it anew, and what was in the logs is lost";
+    // Where there is no store yet, nothing is said.
+    let said = Listing::of(env, dir).ok().and_then(|listing| listing.wal_dir_line(env, dir));
+    let said = said.filter(|said| !said.as_os_str().is_empty()).map(|said| env.files.absolute(&said)).transpose()?;
+    if said.is_some_and(|said| said == logs_dir) {
+        let reason = "the store's logs are to be here, and nothing is: is it mounted? Should what was in them be lost, open the store with another wal_dir";
         return Err(Error::new(ErrorKind::NotFound, reason).with_path(logs_dir));
     }
-    Ok(durable::create_dir(&*env.files, logs_dir)?)
+    Ok(())
 }
 
 /// Opens the files that a manifest names. Tables come from [`super::tables`].

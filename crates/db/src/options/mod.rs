@@ -111,7 +111,7 @@ pub struct Options {
     /// (`uint64add`, `stringappend`, `max`, `bytesxor`, `put`) are known without.
     pub merge_operators: Vec<Arc<dyn MergeOperator>>,
 
-    /// Directory of the logs, on a device of their own perhaps; made where it is missing (RocksDB's `wal_dir`). Default none: the store's. It has to be
+    /// Directory of the logs, on a device of their own perhaps; made where it is missing (RocksDB's `wal_dir`). In UTF-8. Default none: the store's. It has to be
     /// given at every open, also for reading only: a store whose logs are not where it is is refused otherwise. Logs that lie in the store's directory
     /// from before are found there; those that are in another one, which was given before, have to be moved, unless all that is in them was flushed. No
     /// other store may have the same one.
@@ -501,6 +501,11 @@ impl Options {
         check_cache_bytes(self.cache_bytes)?;
         if self.memory_limit != 0 {
             check_memory_limit(self.memory_limit)?;
+        }
+        if self.wal_dir.as_ref().is_some_and(|dir| dir.to_str().is_none_or(str::is_empty)) {
+            let reason =
+                "option wal_dir has to be a path in UTF-8, as the OPTIONS file is that names it, and not empty";
+            return Err(Error::invalid_argument(reason));
         }
         if self.wal_bytes_max != 0 {
             in_range("wal_bytes_max", self.wal_bytes_max, 64 * KIB, GIB << 10)?;

@@ -1,6 +1,6 @@
 //! What all formats are made of: integers, compression, names.
 
-use esker_format::compression::{self, Compression};
+use esker_format::compression::{self, Compression, Dictionary};
 use esker_format::cursor::Cursor;
 use esker_format::{cask, file_name, raft, varint};
 
@@ -49,6 +49,11 @@ pub(super) fn compression(bytes: &[u8]) {
     if compression::decompress(kind, bytes, &mut out, RAW_BYTES_MAX).is_ok() {
         assert_eq!(said, Ok(out.len()));
     }
+    assert!(out.len() <= RAW_BYTES_MAX);
+    let (dictionary, in_sight) = bytes.split_at(bytes.len() / 2);
+    let _ = Dictionary::new(dictionary.to_vec()).decompress(kind, in_sight, &mut out, RAW_BYTES_MAX);
+    assert!(out.len() <= RAW_BYTES_MAX);
+    let _ = compression::unpack_frame(bytes, &mut out, RAW_BYTES_MAX);
     assert!(out.len() <= RAW_BYTES_MAX);
     compression::compress(kind, bytes, &mut packed).expect("short enough for every kind");
     compression::decompress(kind, &packed, &mut out, bytes.len()).expect("what was packed unpacks");

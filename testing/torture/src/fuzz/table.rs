@@ -3,7 +3,7 @@
 use esker_format::checksum::{ChecksumKind, block_checksum};
 use esker_format::compression::Compression;
 use esker_format::rocksdb::block::{
-    BlockBuilder, BlockCursor, BlockDirectory, BlockLayout, IndexCursor, IndexFormat, KeyOrder,
+    BlockBuilder, BlockCursor, BlockDirectory, BlockLayout, IndexCursor, IndexFormat, KeyOrder, put_together,
 };
 use esker_format::rocksdb::internal_key;
 use esker_format::rocksdb::table::{BlockHandle, FOOTER_BYTES, Footer, MetaIndex, TableProperties};
@@ -12,6 +12,10 @@ use esker_format::rocksdb::{blob_refs, filter};
 /// A cursor ends wherever it goes; what it read, built again, is read alike.
 pub(super) fn block(bytes: &[u8]) {
     let (target, block) = bytes.split_at(bytes.len().min(12));
+    // What lies apart is put together first, and grows by nothing.
+    let Ok(together) = put_together(block.to_vec()) else { return };
+    assert!(together.len() <= block.len());
+    let block = &*together;
     let Ok(layout) = BlockLayout::parse(block) else { return };
     let mut cursor = BlockCursor::new(layout);
     let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
