@@ -238,13 +238,13 @@ fn a_relative_directory_of_logs_may_be_that_of_the_store() {
     }
     lay_out(&dir.join("elsewhere"));
     for refused in [Db::open(&dir, options.clone()).map(drop), Db::repair(&dir, options.clone()).map(drop)] {
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::UnsupportedFormat);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
     let path = files("OPTIONS-").into_iter().max().unwrap();
     let rotten = std::fs::read_to_string(&path).unwrap().replacen("[CFOptions ", "[CFOptionr ", 1);
     std::fs::write(&path, rotten).unwrap();
     let refused = Db::repair(&dir, options).unwrap_err();
-    assert!(refused.kind() == ErrorKind::UnsupportedFormat && refused.to_string().contains("elsewhere"), "{refused}");
+    assert!(refused.kind() == ErrorKind::InvalidArgument && refused.to_string().contains("elsewhere"), "{refused}");
 }
 
 /// Goal: a manifest says which logs are needed: RocksDB, told to have transactions, would else read every log that lies there.
