@@ -127,6 +127,10 @@ fn a_store_is_not_opened_without_its_logs() {
             assert_eq!((gone.kind(), gone.path()), (ErrorKind::NotFound, Some(Path::new("/logs"))), "{gone}");
             assert!(gone.to_string().contains("mounted"), "{gone}");
         }
+        // Nor is it opened by who forgets them just then.
+        for wal_dir in [None, Some("/elsewhere")] {
+            assert_eq!(open(&disk, wal_dir).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        }
     }
     // Something is there, and no log: what a closed store says of its logs tells that they are missing.
     disk.env().files.create_dir_all(Path::new("/logs")).unwrap();

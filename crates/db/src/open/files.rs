@@ -241,7 +241,8 @@ impl Listing {
             Some(FileName::Wal(number)) => number >= first && !begins_empty(env, &said.join(&entry.name)),
             _ => false,
         };
-        if env.files.list(&said).is_ok_and(|entries| !entries.iter().any(is_needed)) {
+        // Where nothing is at all, it is not mounted (`check_logs_dir`).
+        if env.files.list(&said).is_ok_and(|entries| !entries.is_empty() && !entries.iter().any(is_needed)) {
             return Ok(());
         }
         let reason = format!(
@@ -331,7 +332,7 @@ pub(super) fn check_logs_dir(env: &Env, dir: &Path, logs_dir: &Path) -> Result<(
     let said = Listing::of(env, dir).ok().and_then(|listing| listing.wal_dir_line(env, dir));
     let said = said.filter(|said| !said.as_os_str().is_empty()).map(|said| env.files.absolute(&said)).transpose()?;
     if said.is_some_and(|said| said == logs_dir) {
-        let reason = "the store's logs are to be here, and nothing is: is it mounted? Should what was in them be lost, open the store with another wal_dir";
+        let reason = "the store's logs are to be here, and nothing is: is it mounted? Should what was in them be lost, an empty file LOCK in it says so";
         return Err(Error::new(ErrorKind::NotFound, reason).with_path(logs_dir));
     }
     Ok(())
