@@ -143,6 +143,13 @@ pub(crate) struct Left {
     pub(crate) deletion_bytes: i64,
 }
 
+impl Left {
+    /// What writers may take at once, at most.
+    fn credit_bytes(&self) -> i64 {
+        signed(self.slack / CREDIT_PART).clamp(CREDIT_BYTES_MIN, CREDIT_BYTES_MAX)
+    }
+}
+
 /// What a piece of work will still write (W4).
 #[derive(Debug)]
 pub(crate) struct Reserved {
@@ -704,7 +711,7 @@ impl Store {
     fn wait_until<T>(&self, asked: i64, beside: i64, take: impl Fn(bool) -> Option<T>) -> Result<T> {
         let wanted = Wanted::of(&self.room, asked, beside);
         let (began, mut is_last, mut squeezed) = (self.room.taken(), false, Squeezed::default());
-        let mut asked_by_all = CREDIT_BYTES_MAX;
+        let mut asked_by_all = self.left().credit_bytes();
         loop {
             self.check_takes_writes()?;
             let to_others = self.room.taken().saturating_sub(began);
@@ -743,8 +750,7 @@ impl Store {
         self.room.note_left(&left);
         let more = for_writers.saturating_sub(bytes);
         if more > 0 {
-            let most = signed(left.slack / CREDIT_PART).clamp(CREDIT_BYTES_MIN, CREDIT_BYTES_MAX);
-            self.room.grant(bytes, more.min(most));
+            self.room.grant(bytes, more.min(left.credit_bytes()));
             return Some(self.room.admit(bytes));
         }
         if on_disk <= bytes || !is_last {
