@@ -91,7 +91,8 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
         return Err(Error::new(ErrorKind::Conflict, reason).with_path(dir));
     }
     if !exists {
-        files::may_create(&env, dir, options.create_if_missing)?;
+        let logs_dir = options.wal_dir.as_deref().map(|logs_dir| env.files.absolute(logs_dir)).transpose()?;
+        files::may_create(&env, dir, options.create_if_missing, logs_dir.as_deref())?;
         durable::create_dir(&*env.files, dir)?;
     }
     let lock_path = dir.join(FileName::Lock.to_string());
@@ -103,8 +104,7 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
         Some(logs_dir) => {
             files::check_logs_dir(&env, dir, &logs_dir)?;
             durable::create_dir(&*env.files, &logs_dir)?;
-            let lock_path = logs_dir.join(FileName::Lock.to_string());
-            let of_logs = env.files.lock(&lock_path).map_err(|error| locked(error.into(), &logs_dir))?;
+            let of_logs = lock_logs(&logs_dir, &env)?;
             (with_logs(dir, &logs_dir, env), Box::new(Both(lock, of_logs)) as Box<dyn Lock>)
         }
         None => (env, lock),
@@ -113,6 +113,7 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     let exists_now = files::store_exists(&env, dir)?;
     if !exists {
         if !exists_now {
+            options.wal_dir.as_deref().map_or(Ok(()), |logs_dir| files::refuse_logs_before(&env, logs_dir))?;
             create(dir, &env)?;
         } else if options.error_if_exists {
             let reason = "somebody else has just made a store here, and error_if_exists is set";
@@ -139,7 +140,24 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
 /// The directory that the logs are in, if that is not the store's. See [`Options::wal_dir`].
 fn logs_dir(dir: &Path, options: &Options, env: &Env) -> Result<Option<PathBuf>> {
     let Some(logs_dir) = &options.wal_dir else { return Ok(None) };
-    Ok(Some(env.files.absolute(logs_dir)?).filter(|logs_dir| logs_dir != dir))
+    let logs_dir = env.files.absolute(logs_dir)?;
+    // By another name, perhaps.
+    let identity = |path: &Path| env.files.metadata(path).ok().map(|found| found.identity);
+    let is_same = logs_dir == dir || identity(dir).is_some_and(|of_dir| identity(&logs_dir) == Some(of_dir));
+    Ok((!is_same).then_some(logs_dir))
+}
+
+fn lock_logs(logs_dir: &Path, env: &Env) -> Result<Box<dyn Lock>> {
+    let lock_path = logs_dir.join(FileName::Lock.to_string());
+    env.files.lock(&lock_path).map_err(|error| locked(error.into(), logs_dir))
+}
+
+/// The right to the directory of the logs, for who does not open the store; `None` if that is the store's, or not there.
+pub(crate) fn lock_logs_of(dir: &Path, options: &Options, env: &Env) -> Result<Option<Box<dyn Lock>>> {
+    match logs_dir(dir, options, env)? {
+        Some(logs_dir) if durable::is_there(&*env.files, &logs_dir)? => lock_logs(&logs_dir, env).map(Some),
+        _ => Ok(None),
+    }
 }
 
 fn with_logs(dir: &Path, logs_dir: &Path, env: Env) -> Env {
@@ -215,7 +233,7 @@ fn read_steady(dir: &Path, options: Options, env: Env, before: &Before, sieve: f
     let dir = &*env.files.absolute(dir)?;
     foreign::refuse(&env, dir)?;
     if !files::store_exists(&env, dir)? {
-        files::may_create(&env, dir, false)?;
+        files::may_create(&env, dir, false, None)?;
         return Err(files::no_store(dir));
     }
     // Before anything is read: a hole that comes later would be in what is read now (`reclaim/punch.rs` H6).
@@ -414,7 +432,7 @@ fn read(
         None => listing.options_but_newest(&env, dir, &recovered)?.0,
     };
     let first_log = first_log(&recovered);
-    listing.refuse_logs_elsewhere(&env, dir, &in_file, first_log, options.wal_dir.as_deref())?;
+    listing.check_logs(&env, dir, &in_file, first_log, logs_dir(dir, &options, &env)?.as_deref())?;
     prepared::refuse(&env, dir, listing.logs_kept_before(first_log, recovered.log_number_min, in_file.allows_2pc))?;
     let cache = before.cache.clone();
     let db_id = if recovered.db_id.is_empty() { listing.identity(&env, dir)? } else { recovered.db_id.clone() };

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use esker::env::sim::{SimDisk, Survivors};
-use esker::{Db, ErrorKind, FamilyOptions, Options, Separation, WriteOptions};
+use esker::{Backups, Db, ErrorKind, FamilyOptions, Options, Separation, WriteOptions};
+use esker_torture::numbered::{key, noise};
 
 const SYNCED: WriteOptions = WriteOptions { sync: true, disable_wal: false };
 
@@ -162,4 +163,182 @@ fn copies_and_repairs_know_where_logs_are() {
     let db = open(&disk, Some("/logs")).unwrap();
     assert_has(&db, 60);
     db.close().unwrap();
+}
+
+fn remove_store(disk: &SimDisk, dir: &str) {
+    for path in disk.paths().iter().filter(|path| path.parent() == Some(Path::new(dir))) {
+        disk.env().files.remove(path).unwrap();
+    }
+    disk.env().files.remove_dir(Path::new(dir)).unwrap();
+}
+
+/// Goal: no store takes for its own what another, or a life before, has left where its logs are to be, nor touches it.
+#[test]
+fn logs_of_others_are_not_taken() {
+    let disk = SimDisk::new();
+    let other = Db::open_with_env("/other", options(None), disk.env()).unwrap();
+    other.close().unwrap();
+    let db = open(&disk, Some("/logs")).unwrap();
+    write(&db, 0);
+    let set = Backups::open_with_env("/set", disk.env()).unwrap();
+    set.create(&db, &mut |_| ()).unwrap();
+    db.put("flushed", "x").unwrap();
+    db.flush().unwrap();
+    db.put("logged", "x").unwrap();
+    let assert_refused = |done: esker::Result<()>| {
+        let error = done.unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::InvalidArgument, Some(Path::new("/logs"))), "{error}");
+    };
+    // Nor by a repair, while somebody writes them.
+    let repaired = Db::repair_with_env("/other", options(Some("/logs")), disk.env()).unwrap_err();
+    assert_eq!((repaired.kind(), repaired.path()), (ErrorKind::Busy, Some(Path::new("/logs"))), "{repaired}");
+    db.close().unwrap();
+    let there = logs(&disk, "/logs");
+    assert_refused(Db::open_with_env("/other", options(Some("/logs")), disk.env()).map(drop));
+    assert_refused(Db::open_read_only_with_env("/other", options(Some("/logs")), disk.env()).map(drop));
+    assert_refused(Db::repair_with_env("/other", options(Some("/logs")), disk.env()).map(drop));
+    assert_refused(Db::open_with_env("/new", options(Some("/logs")), disk.env()).map(drop));
+    // What a backup has is older than they are: together it would be what never was.
+    remove_store(&disk, "/store");
+    set.restore(1, Path::new("/store"), &mut |_| ()).unwrap();
+    assert_refused(open(&disk, Some("/logs")).map(drop));
+    assert_eq!(logs(&disk, "/logs"), there);
+    for path in disk.paths().iter().filter(|path| path.starts_with("/logs")) {
+        disk.env().files.remove(path).unwrap();
+    }
+    let db = open(&disk, Some("/logs")).unwrap();
+    assert_has(&db, 30);
+    db.close().unwrap();
+    Db::open_with_env("/other", options(None), disk.env()).unwrap().close().unwrap();
+}
+
+/// Goal: with the logs of before in the store's directory, where they stay when the disk is full (O4), and the next ones in another, nobody opens the
+/// store without those.
+#[test]
+fn logs_in_both_directories_are_both_wanted() {
+    let mut stayed = 0;
+    for room in (8..200).step_by(8) {
+        let disk = SimDisk::new();
+        let db = open(&disk, None).unwrap();
+        let family = db.default_column_family();
+        for n in 0..100 {
+            db.put_cf(&family, key(n), noise(n, 0, 4000), &SYNCED).unwrap();
+        }
+        drop(db);
+        let disk = disk.after_power_loss(Survivors::Nothing);
+        let space = disk.env().files.space(Path::new("/store")).unwrap();
+        disk.set_capacity(Some(space.total - space.available + (room << 10)));
+        let Ok(db) = open(&disk, Some("/logs")) else { continue };
+        disk.set_capacity(None);
+        if logs(&disk, "/store") == 0 {
+            continue;
+        }
+        stayed += 1;
+        db.put_cf(&db.default_column_family(), "new", "x", &SYNCED).unwrap();
+        let after = disk.after_power_loss(Survivors::Nothing);
+        for wal_dir in [None, Some("/elsewhere")] {
+            assert!(
+                Db::open_read_only_with_env("/store", options(wal_dir), after.env()).is_err(),
+                "{room}, {wal_dir:?}"
+            );
+            let error = open(&after, wal_dir).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{room}, {wal_dir:?}: {error}");
+        }
+        let db = open(&after, Some("/logs")).unwrap();
+        assert!(db.get("new").unwrap().is_some() && db.get(key(99)).unwrap().is_some());
+    }
+    assert!(stayed > 0);
+}
+
+/// Goal: recycled logs of which nothing is needed may lie anywhere, like others.
+#[test]
+fn recycled_logs_that_are_not_needed_may_lie_elsewhere() {
+    for rounds in 0..6 {
+        let disk = SimDisk::new();
+        let open = |disk: &SimDisk, wal_dir| {
+            Db::open_with_env("/store", Options { recycled_logs_max: 2, ..options(wal_dir) }, disk.env())
+        };
+        let db = open(&disk, Some("/logs")).unwrap();
+        for _ in 0..rounds {
+            write(&db, 0);
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+        for wal_dir in [Some("/other"), None] {
+            let after = disk.after_power_loss(Survivors::Everything);
+            assert_has(&open(&after, wal_dir).unwrap(), 30 * rounds.min(1));
+        }
+    }
+}
+
+/// Goal: the store's own directory is that by any name.
+#[test]
+fn the_stores_directory_may_be_named_in_other_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let db = Db::open(&store, options(None)).unwrap();
+    write(&db, 0);
+    drop(db);
+    std::os::unix::fs::symlink(&store, dir.path().join("alias")).unwrap();
+    for name in [store.join("../store"), dir.path().join("alias"), store.join(".")] {
+        let options = Options { wal_dir: Some(name), ..options(None) };
+        assert_has(&Db::open_read_only(&store, options.clone()).unwrap(), 30);
+        assert_has(&Db::open(&store, options).unwrap(), 30);
+    }
+    assert_has(&Db::open(&store, options(None)).unwrap(), 30);
+}
+
+/// Goal: logs may lie in a directory within the store's, wherever power fails while it is made; or where a device was mounted before.
+#[test]
+fn logs_may_lie_within_the_store() {
+    let open = |disk: &SimDisk| Db::open_with_env("/store", options(Some("/store/logs")), disk.env());
+    for died in 0.. {
+        let disk = SimDisk::new();
+        disk.die_after(disk.op_count() + died);
+        let is_made = open(&disk).is_ok();
+        for survivors in [Survivors::Nothing, Survivors::Everything] {
+            let after = disk.after_power_loss(survivors);
+            let db = open(&after).unwrap_or_else(|error| panic!("{died}: {error}"));
+            write(&db, 0);
+            assert_has(&open(&after.after_power_loss(Survivors::Nothing)).unwrap(), 30);
+        }
+        if is_made {
+            return;
+        }
+    }
+}
+
+/// Goal: no synced value is lost wherever power fails on the way from one directory of logs to the next.
+#[test]
+fn logs_move_from_one_directory_to_the_next_through_deaths() {
+    for recycled_logs_max in [0, 2] {
+        (0..).find(|died| is_over_before(*died, recycled_logs_max));
+    }
+}
+
+/// What somebody finds whose disk dies after so many calls. Whether it was done by then.
+fn is_over_before(died: u64, recycled_logs_max: usize) -> bool {
+    let disk = SimDisk::new();
+    let at = |wal_dir| Options { recycled_logs_max, ..options(wal_dir) };
+    let mut synced = 0u32;
+    let mut live = |wal_dir| -> esker::Result<()> {
+        let db = Db::open_with_env("/store", at(wal_dir), disk.env())?;
+        for n in 0..5 {
+            db.put_cf(&db.default_column_family(), key(synced), noise(synced, 0, 300), &SYNCED)?;
+            synced += 1;
+            if n % 2 == 1 {
+                db.flush()?;
+            }
+        }
+        db.close()
+    };
+    disk.die_after(disk.op_count() + died);
+    let done = [None, Some("/logs"), Some("/logs")].into_iter().try_for_each(&mut live);
+    for survivors in [Survivors::Nothing, Survivors::Everything, Survivors::Sample { seed: died }] {
+        let db = Db::open_with_env("/store", at(Some("/logs")), disk.after_power_loss(survivors).env());
+        let db = db.unwrap_or_else(|error| panic!("{recycled_logs_max} {died}: {error}"));
+        let is_there = |n: &u32| db.get(key(*n)).unwrap().is_some_and(|value| *value == noise(*n, 0, 300));
+        assert_eq!((0..synced).find(|n| !is_there(n)), None, "{recycled_logs_max} {died}");
+    }
+    done.is_ok()
 }

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_env::metered::Need;
-use esker_env::{Env, FileKind, durable, open_sealed};
+use esker_env::{DirEntry, Env, FileKind, durable, open_sealed};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, InternalKey};
-use esker_format::rocksdb::log::HEADER_BYTES;
+use esker_format::rocksdb::log::{BLOCK_BYTES, Fragment, FragmentKind, log_number_tag, next_fragment};
+use esker_format::rocksdb::log_note::LogNote;
 use esker_format::rocksdb::version_edit::BlobFileAddition;
 use esker_format::{DecodeError, cask, raft};
 use esker_log::copying::UNFINISHED;
@@ -59,8 +60,11 @@ pub(super) fn no_store(dir: &Path) -> Error {
 }
 
 /// Refuses to make a store where none was asked for, or among other files.
-pub(super) fn may_create(env: &Env, dir: &Path, create_if_missing: bool) -> Result<()> {
-    let strangers = strangers(env, dir)?;
+pub(super) fn may_create(env: &Env, dir: &Path, create_if_missing: bool, logs_dir: Option<&Path>) -> Result<()> {
+    let mut strangers = strangers(env, dir)?;
+    // An attempt that died has made it, or somebody mounted it.
+    let within = logs_dir.and_then(|logs_dir| logs_dir.strip_prefix(dir).ok()?.components().next());
+    strangers.retain(|name| within.is_none_or(|within| within.as_os_str() != name.as_str()));
     let is_of_a_store = |name: &&String| {
         FileName::parse(name).is_some_and(|name| name.is_of_a_store() && !matches!(name, FileName::Options(_)))
     };
@@ -213,12 +217,8 @@ impl Listing {
         self.names.iter().any(|name| matches!(name, FileName::Blob(number) if !is_named(number)))
     }
 
-    /// Refuses a store whose logs are elsewhere, where nobody said so: without them, what they hold would be missing.
-    ///
-    /// The directory that the OPTIONS file names counts only if no log that is needed was found: older releases of RocksDB always
-    /// name one, and a store may have been moved since. Nor is it looked into for more than that: a copy of the store would take the logs of the one that
-    /// it is a copy of.
-    pub(super) fn refuse_logs_elsewhere(
+    /// Refuses a store whose logs are not where they are said to be, and one that would take those of another for its own.
+    pub(super) fn check_logs(
         &self,
         env: &Env,
         dir: &Path,
@@ -226,23 +226,43 @@ impl Listing {
         first: FileNumber,
         chosen: Option<&Path>,
     ) -> Result<()> {
-        let Some(logs_dir) = &in_file.wal_dir else { return Ok(()) };
-        if self.logs_from(first).next().is_some() {
+        if let Some(chosen) = chosen {
+            self.refuse_logs_of_others(env, dir, first, chosen)?;
+        }
+        match &in_file.wal_dir {
+            Some(logs_dir) => self.refuse_logs_elsewhere(env, dir, logs_dir, first, chosen),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a store whose logs are elsewhere, where nobody said so: without them, what they hold would be missing.
+    ///
+    /// The directory that the OPTIONS file names counts only if no log that is needed was found, or if there are more of them in it, and no store: older
+    /// releases of RocksDB always name one, and a store may have been moved since, or be a copy, which would take the logs of the one that it is a copy of.
+    fn refuse_logs_elsewhere(
+        &self,
+        env: &Env,
+        dir: &Path,
+        logs_dir: &Path,
+        first: FileNumber,
+        chosen: Option<&Path>,
+    ) -> Result<()> {
+        // RocksDB writes down what it was given: that may be relative.
+        let said = env.files.absolute(logs_dir)?;
+        if [Some(dir), chosen].contains(&Some(&said)) {
             return Ok(());
         }
-        // RocksDB writes down what it was given: that may be relative, as what this open was given.
-        let said = env.files.absolute(logs_dir)?;
-        for known in [Some(dir), chosen].into_iter().flatten() {
-            if env.files.absolute(known)? == said {
-                return Ok(());
-            }
-        }
-        let is_needed = |entry: &esker_env::DirEntry| match FileName::parse(&entry.name) {
-            Some(FileName::Wal(number)) => number >= first && !begins_empty(env, &said.join(&entry.name)),
-            _ => false,
+        let is_missing =
+            |entry: &DirEntry| needed(env, &said, entry, first).is_some_and(|number| !self.logs.contains_key(&number));
+        let is_current = |entry: &DirEntry| FileName::parse(&entry.name) == Some(FileName::Current);
+        let there = env.files.list(&said);
+        let are_all_here = match self.logs_from(first).next() {
+            // Some may have stayed here while what came later went there (O4).
+            Some(_) => !there.is_ok_and(|there| !there.iter().any(is_current) && there.iter().any(is_missing)),
+            // Where nothing is at all, it is not mounted (`check_logs_dir`).
+            None => there.is_ok_and(|there| !there.is_empty() && !there.iter().any(is_missing)),
         };
-        // Where nothing is at all, it is not mounted (`check_logs_dir`).
-        if env.files.list(&said).is_ok_and(|entries| !entries.is_empty() && !entries.iter().any(is_needed)) {
+        if are_all_here {
             return Ok(());
         }
         let reason = format!(
@@ -250,6 +270,28 @@ impl Listing {
             logs_dir.display()
         );
         Err(Error::new(ErrorKind::InvalidArgument, reason).with_path(dir))
+    }
+
+    /// Refuses logs where the store has never had any, by what its newest OPTIONS file says: they are another store's, or those of the life that the
+    /// store had before it was restored from a backup, and would be replayed above what they do not follow.
+    fn refuse_logs_of_others(&self, env: &Env, dir: &Path, first: FileNumber, chosen: &Path) -> Result<()> {
+        let Some(said) = self.wal_dir_line(env, dir) else { return Ok(()) };
+        if !said.as_os_str().is_empty() && env.files.absolute(&said)? != dir {
+            return Ok(());
+        }
+        // One that is empty may be of an open that died before it said where logs are.
+        let entries = env.files.list(chosen)?;
+        match entries.iter().find(|entry| needed(env, chosen, entry, first).is_some()) {
+            Some(log) => {
+                let reason = format!(
+                    "{} is here already, but the store's OPTIONS file says that its logs are with it: they are another store's, or older than the \
+                     backup that it was restored from; move them away, or give another directory (wal_dir); should they be the store's, move them to it",
+                    log.name
+                );
+                Err(Error::invalid_argument(reason).with_path(chosen))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The OPTIONS files, newest first.
@@ -311,13 +353,52 @@ fn names(recovered: &Recovered) -> Vec<&str> {
     recovered.families.values().map(|family| family.name.as_str()).collect()
 }
 
-/// Whether no record was written to a log, as far as its first header tells.
-fn begins_empty(env: &Env, log: &Path) -> bool {
+/// Whether nothing was written to a log but notes of the one before it, as far as its first block tells: what is of another number is what a recycled log
+/// held before.
+fn begins_empty(env: &Env, log: &Path, number: FileNumber) -> bool {
     let front = env.files.open(log).and_then(|file| {
-        let mut front = vec![0; HEADER_BYTES.min(usize::try_from(file.len()?).unwrap_or(HEADER_BYTES))];
+        let mut front = vec![0; BLOCK_BYTES.min(usize::try_from(file.len()?).unwrap_or(BLOCK_BYTES))];
         file.read_exact_at(0, &mut front).map(|()| front)
     });
-    front.is_ok_and(|front| front.iter().all(|byte| *byte == 0))
+    let Ok(front) = front else { return false };
+    let mut at = 0;
+    loop {
+        match next_fragment(&front, at, Some(log_number_tag(number.get()))) {
+            Fragment::Whole { kind: FragmentKind::Full, payload, next, .. }
+                if front.get(payload.clone()).is_some_and(|batch| LogNote::of_batch(batch).is_some()) =>
+            {
+                at = next;
+            }
+            Fragment::EndOfBlock => return front.len() < BLOCK_BYTES,
+            Fragment::Zeroes | Fragment::StaleRecycled => return true,
+            _ => return false,
+        }
+    }
+}
+
+/// The number of a log in `dir` that a store which needs logs from `first` on would replay.
+fn needed(env: &Env, dir: &Path, entry: &DirEntry, first: FileNumber) -> Option<FileNumber> {
+    match FileName::parse(&entry.name) {
+        Some(FileName::Wal(number)) if number >= first && !begins_empty(env, &dir.join(&entry.name), number) => {
+            Some(number)
+        }
+        _ => None,
+    }
+}
+
+/// Refuses to make a store that has its logs where there are some already.
+pub(super) fn refuse_logs_before(env: &Env, logs_dir: &Path) -> Result<()> {
+    let entries = env.files.list(logs_dir)?;
+    match entries.iter().find(|entry| matches!(FileName::parse(&entry.name), Some(FileName::Wal(_)))) {
+        Some(log) => {
+            let reason = format!(
+                "{} is here already, of a store that was here before: move it away, or give another directory (wal_dir)",
+                log.name
+            );
+            Err(Error::invalid_argument(reason).with_path(logs_dir))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Looks at the directory that the logs of the store in `dir` are to be in. Where they are there already by what the store says, and nothing is, it is not

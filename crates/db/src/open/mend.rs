@@ -52,7 +52,7 @@ pub(crate) fn store_to_mend(
         read => read?,
     };
     let first_log = super::first_log(recovered);
-    listing.refuse_logs_elsewhere(&env, dir, &in_file, first_log, options.wal_dir.as_deref())?;
+    listing.check_logs(&env, dir, &in_file, first_log, super::logs_dir(dir, &options, &env)?.as_deref())?;
     prepared::refuse(&env, dir, listing.logs_kept_before(first_log, recovered.log_number_min, in_file.allows_2pc))?;
     let session_id: Arc<str> = new_session(&env).into();
     let wal_number = FileNumber::new(next_file);

@@ -114,7 +114,8 @@ pub struct Options {
     /// Directory of the logs, on a device of their own perhaps; made where it is missing (RocksDB's `wal_dir`). In UTF-8. Default none: the store's. It has to be
     /// given at every open, also for reading only: a store whose logs are not where it is is refused otherwise. Logs that lie in the store's directory
     /// from before are found there; those that are in another one, which was given before, have to be moved, unless all that is in them was flushed. No
-    /// other store may have the same one.
+    /// other store may have the same one: a store is not made where logs are already, nor opened with logs where it had none by its OPTIONS file, as when it was
+    /// restored from a backup: move what an earlier life left out of the way.
     ///
     /// `max_disk_bytes` counts them, too; [`ballast_bytes`](Self::ballast_bytes) is of no use to them.
     pub wal_dir: Option<PathBuf>,

@@ -125,10 +125,11 @@ pub(crate) fn repair(dir: &Path, options: Options, env: Env) -> Result<DbRepair>
     foreign::refuse(&env, dir)?;
     witness::refuse_strangers(&*env.files, dir)?;
     let (lock, begun) = aside::begin(&env, dir)?;
+    let of_logs = open::lock_logs_of(dir, &options, &env)?;
     let done = match begun {
         Begun::Current => aside::finish_earlier(&env, dir),
         Begun::Manifest(begun) => Workshop::open(dir, options, env, begun)?.run(),
     };
-    drop(lock);
+    drop((of_logs, lock));
     done
 }
