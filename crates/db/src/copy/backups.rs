@@ -242,6 +242,9 @@ impl Backups {
     /// A sector that a value in a blob file has lost looks like a hole to this, and is told when that value is read; [`check`](Self::check)
     /// tells such before. What is left of a damaged generation can be had, too: copy its directory, and [repair](Db::repair) that.
     ///
+    /// Of logs in a directory of their own ([`Options::wal_dir`]) none is in a generation; those that an earlier life of the store left there are not touched, and
+    /// keep it from being opened with that directory until somebody moves them.
+    ///
     /// Cost: reads all files of the generation, and the copies of them.
     ///
     /// # Durability
