@@ -711,7 +711,8 @@ impl Store {
     fn wait_until<T>(&self, asked: i64, beside: i64, take: impl Fn(bool) -> Option<T>) -> Result<T> {
         let wanted = Wanted::of(&self.room, asked, beside);
         let (began, mut is_last, mut squeezed) = (self.room.taken(), false, Squeezed::default());
-        let mut asked_by_all = self.left().credit_bytes();
+        // What several writers take at once, who wait for as little as a byte.
+        let mut asked_by_all = (4 * self.left().credit_bytes()).min(CREDIT_BYTES_MAX);
         loop {
             self.check_takes_writes()?;
             let to_others = self.room.taken().saturating_sub(began);
