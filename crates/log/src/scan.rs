@@ -47,6 +47,11 @@ use esker_format::rocksdb::log::{Assembler, BLOCK_BYTES, Fragment, FragmentKind,
 use crate::{Error, Result};
 use tear::{is_one_bit_from_whole, is_zero, may_be_torn};
 
+/// Zstandard's frames begin with it.
+const FRAME_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// What says how records are packed is so long, and the first of a log.
+const PACKED_BYTES: usize = HEADER_BYTES + size_of::<u32>();
+
 /// What recovery makes of a log that does not end cleanly. RocksDB has the same four.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum RecoveryMode {
@@ -104,6 +109,8 @@ pub struct Scanner {
     assembler: Assembler,
     /// Whether records are packed, and the last one as it was before.
     is_packed: bool,
+    /// What would say so is damaged: the next record shows it.
+    may_be_packed: bool,
     unpacked: Vec<u8>,
     /// Where the record begins that was returned, or is being assembled.
     record_offset: u64,
@@ -162,6 +169,7 @@ impl Scanner {
             skipped_within: 0,
             assembler: Assembler::new(),
             is_packed: false,
+            may_be_packed: false,
             unpacked: Vec::new(),
             record_offset: 0,
             whole_bytes: 0,
@@ -198,6 +206,7 @@ impl Scanner {
         if start >= front.len() as u64 {
             self.file.read_exact_at(0, &mut front)?;
             self.is_packed = matches!(next_fragment(&front, 0, Some(self.log_number)), Fragment::Packed { .. });
+            self.may_be_packed = !self.is_packed && self.mode == RecoveryMode::SkipCorrupt && !self.is_manifest;
         }
         self.skipped_within = (start % BLOCK_BYTES as u64) as usize;
         self.block_offset = start - start % BLOCK_BYTES as u64;
@@ -270,6 +279,11 @@ impl Scanner {
                 Fragment::Whole { kind, payload, next, recyclable } => {
                     self.is_recycled |= recyclable && !self.is_manifest;
                     let Some(place) = self.take(kind, payload, next)? else { continue };
+                    if std::mem::take(&mut self.may_be_packed) {
+                        let record = self.at_place(&place);
+                        self.is_packed = record.starts_with(&FRAME_MAGIC)
+                            && unpack_frame(record, &mut Vec::new(), BATCH_BYTES_MAX).is_ok();
+                    }
                     if !self.is_packed {
                         return Ok(Some(place));
                     }
@@ -425,8 +439,14 @@ impl Scanner {
                     self.skipping_from = Some(begun);
                     self.skipped_count += 1;
                 }
-                // Right behind it if something decodes there, else in the next block.
-                self.at = if self.is_whole_at(end) { end } else { self.block.len() };
+                let is_first = begun == 0 && !self.is_manifest;
+                self.may_be_packed |= is_first;
+                // Right behind it if something decodes there, or where it would end if it said that records are packed, else in the next block.
+                self.at = match self.decodes_at(end) {
+                    true => end,
+                    false if is_first && self.block_offset == 0 && self.decodes_at(PACKED_BYTES) => PACKED_BYTES,
+                    false => self.block.len(),
+                };
                 Ok(())
             }
             RecoveryMode::PointInTime if is_torn => self.end_torn(begun, end, reason),
@@ -495,6 +515,12 @@ impl Scanner {
 
     fn is_whole_at(&self, at: usize) -> bool {
         matches!(next_fragment(&self.block, at, Some(self.log_number)), Fragment::Whole { .. })
+    }
+
+    /// The same, or something good that is none.
+    fn decodes_at(&self, at: usize) -> bool {
+        let found = next_fragment(&self.block, at, Some(self.log_number));
+        matches!(found, Fragment::Whole { .. } | Fragment::Ignored { .. })
     }
 
     /// Reads the next block; `false` if there is none.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use esker::env::sim::{ReadFault, SimDisk, Survivors};
 use esker::env::{Env, Error};
@@ -611,6 +611,50 @@ fn a_generation_without_links_has_copies() {
     is_true(&disk, &set(&disk).list().unwrap(), "without links");
 }
 
+/// Goal: a set may have more generations than a process may have files open: those that have nothing to give are not locked.
+#[test]
+fn of_many_generations_few_are_locked() {
+    let disk = SimDisk::new();
+    let locks = Arc::new(AtomicUsize::new(0));
+    let counted = locks.clone();
+    let files = Hooked::new(disk.env().files, move |call| {
+        let of_generations: Vec<PathBuf> = (1..=20).map(|id| Path::new(&dir_of(id)).join("LOCK")).collect();
+        let is_of_generation = |path: &Path| of_generations.iter().any(|lock| lock == path);
+        counted.fetch_add(usize::from(matches!(call, Call::Other(path) if is_of_generation(path))), Ordering::Relaxed);
+        Ok(())
+    });
+    let env = Env { files: Arc::new(files), ..disk.env() };
+    let set = Backups::open_with_env(SET, env.clone()).unwrap();
+    let db = Db::open_with_env("/store", scene(14, 0).0, env).unwrap();
+    for n in 0..20u8 {
+        db.put([n], [n; 1000]).unwrap();
+        db.flush().unwrap();
+        let before = locks.load(Ordering::Relaxed);
+        let made = set.create(&db, &mut |_| ()).unwrap();
+        let taken = locks.load(Ordering::Relaxed) - before;
+        assert!(taken <= 1 && taken >= usize::from(made.copied.kept > 0), "{n}: {taken}, {made:?}");
+    }
+    assert!(locks.load(Ordering::Relaxed) > 0);
+}
+
+/// Goal: nothing is restored into the set, whatever it is called.
+#[test]
+fn a_set_by_another_name_is_no_place_for_a_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let db = Db::open(at("store"), Options { create_if_missing: true, ..Options::default() }).unwrap();
+    let set = Backups::open(at("set")).unwrap();
+    set.create(&db, &mut |_| ()).unwrap();
+    std::fs::create_dir(at("beside")).unwrap();
+    std::os::unix::fs::symlink(at("set"), at("link")).unwrap();
+    for target in ["set/new", "beside/../set/000007", "link/000009", "link/deeper/new"] {
+        let error = set.restore(1, at(target), &mut |_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{target}: {error}");
+    }
+    assert_eq!(std::fs::read_dir(at("set")).unwrap().count(), 2, "the generation and the lock");
+    set.restore(1, at("beside/restored"), &mut |_| ()).unwrap();
+}
+
 /// Goal: what is not the store's set, or no set at all, is not touched, and is told.
 #[test]
 fn a_set_is_of_one_store_and_of_nothing_else() {
@@ -733,7 +777,9 @@ fn a_generation_that_is_written_to_changes_no_other() {
         if seed % 2 == 1 {
             create(&disk, &db).unwrap();
         }
-        let written = open(&disk, &dir_of(1), &options).unwrap();
+        // Its logs may be elsewhere.
+        let wal_dir = (seed % 4 > 1).then(|| "/logs".into());
+        let written = open(&disk, &dir_of(1), &Options { wal_dir, ..options.clone() }).unwrap();
         (0..40u8).filter(|key| key % 6 == 0).for_each(|key| written.put([key], "gone").unwrap());
         written.compact_range(&written.default_column_family(), None, None).unwrap();
         written.reclaim(&written.default_column_family(), 1.0).unwrap();

@@ -258,7 +258,11 @@ impl Backups {
     /// - `Exhausted`, `Io`.
     pub fn restore(&self, id: u64, target: impl AsRef<Path>, progress: &mut dyn FnMut(CopyProgress)) -> Result<Copied> {
         let target = self.env.files.absolute(target.as_ref())?;
-        if target.starts_with(&self.dir) {
+        // By whatever name.
+        let identity = |dir: &Path| self.env.files.metadata(dir).ok().map(|found| found.identity);
+        let set = identity(&self.dir);
+        let lies_in_it = set.is_some() && target.ancestors().any(|above| identity(above) == set);
+        if target.starts_with(&self.dir) || lies_in_it {
             let reason = "it lies in the set of backups; choose a directory elsewhere";
             return Err(Error::invalid_argument(reason).with_path(&target));
         }

@@ -16,23 +16,45 @@ use super::label::{LABEL, Label};
 use super::moment::Member;
 use super::said::Said;
 use super::same::{self, Likeness};
+use super::set::LOCK;
 use super::target::Target;
 use super::{Copied, CopyProgress, Teller};
 use crate::store::Store;
 use crate::version::recover;
 use crate::{Error, ErrorKind, Result};
 
-/// A generation that files may be taken from. Nobody has it open for writing meanwhile.
+/// A generation that files may be taken from.
 pub(super) struct Source {
     dir: PathBuf,
     /// What its manifest says, once somebody asked.
     said: Option<Result<BTreeMap<FileName, Said>>>,
-    _lock: Box<dyn Lock>,
+    lock: Claim,
+}
+
+/// The right to take files from a generation, which is asked for only where it has one to take: there may be more generations than a process may
+/// have files open.
+enum Claim {
+    Unasked,
+    /// Somebody has it open for writing.
+    Refused,
+    Held(#[expect(dead_code, reason = "held")] Box<dyn Lock>),
 }
 
 impl Source {
-    pub(super) fn new(dir: PathBuf, lock: Box<dyn Lock>) -> Self {
-        Self { dir, said: None, _lock: lock }
+    pub(super) fn new(dir: PathBuf) -> Self {
+        Self { dir, said: None, lock: Claim::Unasked }
+    }
+
+    /// Whether nobody has it open for writing, from now on until this goes (G2 of [`set`](super::set)).
+    fn is_ours(&mut self, files: &dyn FileSystem) -> Result<bool> {
+        if matches!(self.lock, Claim::Unasked) {
+            self.lock = match files.lock(&self.dir.join(LOCK)) {
+                Ok(lock) => Claim::Held(lock),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Claim::Refused,
+                Err(error) => return Err(error.into()),
+            };
+        }
+        Ok(matches!(self.lock, Claim::Held(_)))
     }
 
     /// What its manifest says of the file `name`; of a file that it does not name it says nothing.
@@ -113,7 +135,7 @@ impl Store {
                 }
             };
             let Metadata { kind, len, identity, .. } = found;
-            if kind != FileKind::File || seen.contains(&identity) {
+            if kind != FileKind::File || seen.contains(&identity) || !source.is_ours(files)? {
                 continue;
             }
             seen.push(identity);

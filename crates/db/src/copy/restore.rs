@@ -9,6 +9,7 @@ use std::path::Path;
 
 use esker_env::{FileSystem, durable};
 use esker_format::file_name::FileName;
+use esker_format::rocksdb::options_file::OptionsFile;
 
 use super::said::Said;
 use super::target::Target;
@@ -33,6 +34,12 @@ pub(super) fn restore(
     let names: BTreeSet<String> = files.list(from)?.into_iter().map(|entry| entry.name).collect();
     if names.iter().any(|name| matches!(FileName::parse(name), Some(FileName::Wal(_)))) {
         let reason = "the generation was opened for writing since it was made, and has logs of its own: open it, and make a backup of that";
+        return Err(Error::new(ErrorKind::Conflict, reason).with_path(from));
+    }
+    if let Some(logs_dir) = logs_elsewhere(files, from, &names)? {
+        let reason = format!(
+            "the generation was opened for writing since it was made, and has logs of its own, in {logs_dir}: open it, and make a backup of that"
+        );
         return Err(Error::new(ErrorKind::Conflict, reason).with_path(from));
     }
     let manifest = current_manifest(files, from)?;
@@ -69,6 +76,19 @@ pub(super) fn restore(
     let not_removed = target.keep(manifest).into_iter().collect();
     let sequence = recovered.last_sequence.get();
     Ok(Copied { files: parts.len() as u64, bytes, copied_bytes: bytes, sequence, not_removed, ..Copied::default() })
+}
+
+/// Where who opened it for writing has its logs, if not in it: a generation is made with none.
+fn logs_elsewhere(files: &dyn FileSystem, from: &Path, names: &BTreeSet<String>) -> Result<Option<String>> {
+    let options = |name: &String| match FileName::parse(name) {
+        Some(FileName::Options(number)) => Some((number, from.join(name))),
+        _ => None,
+    };
+    let Some((_, newest)) = names.iter().filter_map(options).max() else { return Ok(None) };
+    // What cannot be read is for who opens it.
+    let file = OptionsFile::parse(&files.read(&newest)?).ok();
+    let said = file.and_then(|file| file.database()?.get_string("wal_dir"));
+    Ok(said.filter(|dir| !dir.is_empty() && Path::new(dir) != from))
 }
 
 fn part(files: &dyn FileSystem, from: &Path, names: &BTreeSet<String>, said: Said) -> Result<Part> {

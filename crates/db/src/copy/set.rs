@@ -31,7 +31,7 @@ use crate::store::Store;
 use crate::version::recover;
 use crate::{Error, ErrorKind, Result};
 
-const LOCK: &str = "LOCK";
+pub(super) const LOCK: &str = "LOCK";
 const UNFINISHED: &str = "UNFINISHED";
 const GONE: &str = ".gone";
 
@@ -165,7 +165,7 @@ impl<'a> Set<'a> {
             Error::new(ErrorKind::Exhausted, "there are no more numbers for generations").with_path(self.dir())
         })?;
         let unfinished = self.place.path_of(UNFINISHED);
-        let mut made = store.make_generation(&unfinished, self.sources()?, progress)?;
+        let mut made = store.make_generation(&unfinished, self.sources(), progress)?;
         let to = dir_of(self.dir(), id);
         if let Err(error) = self.settle(&unfinished, &to) {
             // What failed is told. Under another name nothing is a generation, and the next one takes away what is left.
@@ -210,18 +210,9 @@ impl<'a> Set<'a> {
         Ok(())
     }
 
-    /// Generations that files may be taken from, the newest first (G2).
-    fn sources(&self) -> Result<Vec<Source>> {
-        let mut sources = Vec::new();
-        for &id in self.names.ids.iter().rev() {
-            let dir = dir_of(self.dir(), id);
-            match self.files.lock(&dir.join(LOCK)) {
-                Ok(lock) => sources.push(Source::new(dir, lock)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(sources)
+    /// Generations that files may be taken from, the newest first.
+    fn sources(&self) -> Vec<Source> {
+        self.names.ids.iter().rev().map(|&id| Source::new(dir_of(self.dir(), id))).collect()
     }
 
     /// Removes what attempts left that died.

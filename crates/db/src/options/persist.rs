@@ -364,8 +364,8 @@ fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
 fn period(section: Option<&Section>) -> Result<u64, Wrong> {
     let said = number(section, PERIODIC, 0, 0, u64::MAX)?;
     Ok(match said {
-        0 | PERIOD_SECONDS_MAX.. => 0,
-        said => said.max(PERIOD_SECONDS_MIN),
+        1..=PERIOD_SECONDS_MAX => said.max(PERIOD_SECONDS_MIN),
+        _ => 0,
     })
 }
 
@@ -592,7 +592,11 @@ mod tests {
             pending_compaction_bytes_soft: 10 << 20,
             pending_compaction_bytes_hard: 11 << 20,
         };
-        let falls_back = FamilyOptions { separation: Separation::FallBack, ..odd.clone() };
+        let falls_back = FamilyOptions {
+            separation: Separation::FallBack,
+            periodic_compaction_seconds: PERIOD_SECONDS_MAX,
+            ..odd.clone()
+        };
         for options in [odd, falls_back, FamilyOptions::default()] {
             let (read, _) = reread(options.clone(), &ForeignOptions::default());
             assert_eq!(format!("{read:?}"), format!("{options:?}"));

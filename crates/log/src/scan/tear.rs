@@ -31,7 +31,9 @@ pub(super) fn is_one_bit_from_whole(block: &[u8], at: usize, log_number: u32) ->
         let (index, mask) = (at + bit / 8, 1 << (bit % 8));
         let Some(byte) = block.get_mut(index) else { return false };
         *byte ^= mask;
-        let is_whole = matches!(next_fragment(&block, at, Some(log_number)), Fragment::Whole { .. });
+        // Those that are no records, too.
+        let found = next_fragment(&block, at, Some(log_number));
+        let is_whole = matches!(found, Fragment::Whole { .. } | Fragment::Packed { .. } | Fragment::Ignored { .. });
         if let Some(byte) = block.get_mut(index) {
             *byte ^= mask;
         }

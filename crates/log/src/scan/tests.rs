@@ -283,6 +283,30 @@ fn packed_records_are_unpacked() {
     assert_eq!(kind(&[plain, front].concat(), RecoveryMode::PointInTime), Err(ErrorKind::Corruption));
 }
 
+/// Goal: a rotten bit of the record that says how others are packed is damage, though there are zeroes behind; and who passes over it finds all of them, also
+/// behind another that is no record.
+#[test]
+fn a_rotten_word_of_packing_costs_no_record() {
+    let mut random = Random(5);
+    let records: Vec<Vec<u8>> = (0..40).map(|_| random.payload(300)).collect();
+    let covered = [130, 1, 2, 3];
+    let passed_over = [&mask(crc32c(&covered)).to_le_bytes()[..], &[3, 0], &covered].concat();
+    for (between, zeroes) in [(&[][..], 0), (&passed_over, 0), (&[], 70_000), (&passed_over, 70_000)] {
+        let mut log = packed(&records, 7);
+        log.splice(PACKED_BYTES..PACKED_BYTES, between.iter().copied());
+        log.resize(log.len() + zeroes, 0);
+        assert_eq!(scan(&disk_with(log.clone()), RecoveryMode::PointInTime).records, records);
+        for bit in 0..8 * PACKED_BYTES {
+            let mut log = log.clone();
+            log[bit / 8] ^= 1 << (bit % 8);
+            let what = format!("{} bytes between, {zeroes} zeroes, bit {bit}", between.len());
+            let found = scan(&disk_with(log.clone()), RecoveryMode::PointInTime);
+            assert_eq!((found.end, found.records.len()), (Err(ErrorKind::Corruption), 0), "{what}");
+            assert!(scan(&disk_with(log), RecoveryMode::SkipCorrupt).records == records, "{what}");
+        }
+    }
+}
+
 #[test]
 fn an_empty_log_and_one_of_zeroes_end_where_they_begin() {
     for len in [0, 1, 6, 7, 512, BLOCK_BYTES, 3 * BLOCK_BYTES + 5] {
