@@ -5,15 +5,15 @@
 //! Cost: reads all files of the generation, writes them, and reads them again.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use esker_env::{FileSystem, durable};
 use esker_format::file_name::FileName;
-use esker_format::rocksdb::options_file::OptionsFile;
 
 use super::said::Said;
 use super::target::Target;
 use super::{Copied, CopyProgress, Teller};
+use crate::options::wal_dir_line;
 use crate::version::{current_manifest, recover_from, set_current};
 use crate::{Error, ErrorKind, Result};
 
@@ -32,13 +32,11 @@ pub(super) fn restore(
     progress: &mut dyn FnMut(CopyProgress),
 ) -> Result<Copied> {
     let names: BTreeSet<String> = files.list(from)?.into_iter().map(|entry| entry.name).collect();
-    if names.iter().any(|name| matches!(FileName::parse(name), Some(FileName::Wal(_)))) {
-        let reason = "the generation was opened for writing since it was made, and has logs of its own: open it, and make a backup of that";
-        return Err(Error::new(ErrorKind::Conflict, reason).with_path(from));
-    }
-    if let Some(logs_dir) = logs_elsewhere(files, from, &names)? {
+    let elsewhere = logs_elsewhere(files, from, &names)?;
+    if elsewhere.is_some() || names.iter().any(|name| matches!(FileName::parse(name), Some(FileName::Wal(_)))) {
+        let place = elsewhere.map_or_else(String::new, |dir| format!(" in {}", dir.display()));
         let reason = format!(
-            "the generation was opened for writing since it was made, and has logs of its own, in {logs_dir}: open it, and make a backup of that"
+            "the generation was opened for writing since it was made, and has logs of its own{place}: open it, and make a backup of that"
         );
         return Err(Error::new(ErrorKind::Conflict, reason).with_path(from));
     }
@@ -79,16 +77,14 @@ pub(super) fn restore(
 }
 
 /// Where who opened it for writing has its logs, if not in it: a generation is made with none.
-fn logs_elsewhere(files: &dyn FileSystem, from: &Path, names: &BTreeSet<String>) -> Result<Option<String>> {
+fn logs_elsewhere(files: &dyn FileSystem, from: &Path, names: &BTreeSet<String>) -> Result<Option<PathBuf>> {
     let options = |name: &String| match FileName::parse(name) {
         Some(FileName::Options(number)) => Some((number, from.join(name))),
         _ => None,
     };
     let Some((_, newest)) = names.iter().filter_map(options).max() else { return Ok(None) };
-    // What cannot be read is for who opens it.
-    let file = OptionsFile::parse(&files.read(&newest)?).ok();
-    let said = file.and_then(|file| file.database()?.get_string("wal_dir"));
-    Ok(said.filter(|dir| !dir.is_empty() && Path::new(dir) != from))
+    let said = wal_dir_line(&files.read_small(&newest)?);
+    Ok(said.filter(|said| !said.as_os_str().is_empty() && said != from))
 }
 
 fn part(files: &dyn FileSystem, from: &Path, names: &BTreeSet<String>, said: Said) -> Result<Part> {

@@ -20,7 +20,7 @@ use super::left_out::Sieve;
 use super::replay::Logs;
 use super::tables::OpenTables;
 use crate::blob::BlobFile;
-use crate::options::OptionsInFile;
+use crate::options::{OptionsInFile, wal_dir_line};
 use crate::output::reference;
 use crate::reclaim::Trash;
 use crate::repair::UNFINISHED as UNFINISHED_REPAIR;
@@ -327,9 +327,7 @@ impl Listing {
 
     /// Where the logs are by the newest OPTIONS file, though other lines of it cannot be read.
     fn wal_dir_line(&self, env: &Env, dir: &Path) -> Option<PathBuf> {
-        let raw = env.files.read_small(&self.options_paths(dir).next()?).ok()?;
-        let text = String::from_utf8_lossy(&raw);
-        text.lines().find_map(|line| line.trim().strip_prefix("wal_dir=")).map(PathBuf::from)
+        wal_dir_line(&env.files.read_small(&self.options_paths(dir).next()?).ok()?)
     }
 
     /// What the newest OPTIONS file says; nothing if there is none.

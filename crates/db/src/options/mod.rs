@@ -24,7 +24,7 @@ use crate::snapshot::Snapshot;
 use crate::{Error, Result};
 
 pub use partition::BlobPartition;
-pub(crate) use persist::{ForeignOptions, OptionsInFile, print};
+pub(crate) use persist::{ForeignOptions, OptionsInFile, print, wal_dir_line};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

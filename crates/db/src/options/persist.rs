@@ -91,6 +91,12 @@ pub(crate) struct OptionsInFile {
     pub(crate) foreign: ForeignOptions,
 }
 
+/// What an OPTIONS file says of where the logs are, though other lines of it cannot be read.
+pub(crate) fn wal_dir_line(raw: &[u8]) -> Option<PathBuf> {
+    let text = String::from_utf8_lossy(raw);
+    text.lines().find_map(|line| line.trim().strip_prefix("wal_dir=")).map(PathBuf::from)
+}
+
 impl OptionsInFile {
     /// Reads the file `raw` at `path`, of a store that has these `families`.
     ///
