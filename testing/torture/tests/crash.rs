@@ -106,7 +106,7 @@ fn die_everywhere(replay: Replay, scene: &Scene, stride: u64, tally: &Tally) {
 fn acknowledged_batches_survive_death_at_every_operation() {
     let test = "acknowledged_batches_survive_death_at_every_operation";
     let tally = Tally::new(test);
-    for seed in seeds(5) {
+    for seed in seeds(3) {
         die_everywhere(Replay { file: FILE, test, seed }, &Scene::new(seed, 60), 1, &tally);
     }
 }
@@ -116,7 +116,7 @@ fn acknowledged_batches_survive_death_at_every_operation() {
 fn long_lives_survive_death() {
     let test = "long_lives_survive_death";
     let tally = Tally::new(test);
-    for seed in seeds(10) {
+    for seed in seeds(6) {
         die_everywhere(Replay { file: FILE, test, seed }, &Scene::new(100 + seed, 250), 13, &tally);
     }
 }
@@ -128,7 +128,7 @@ fn reclaim_survives_death_at_every_operation() {
     let test = "reclaim_survives_death_at_every_operation";
     let tally = Tally::new(test);
     let (mut relocations, mut punches) = (0, 0);
-    let seeds = seeds(6);
+    let seeds = seeds(4);
     // One seed that runs again may have no work of a kind.
     let is_replay = seeds.end - seeds.start == 1;
     for seed in seeds {

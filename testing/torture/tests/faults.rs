@@ -41,7 +41,7 @@ fn start() -> Model {
 fn every_call_may_fail_once() {
     let test = "every_call_may_fail_once";
     let tally = Tally::new(test);
-    for seed in seeds(3) {
+    for seed in seeds(2) {
         let (options, steps) = scene(300 + seed);
         let healthy = disk(seed);
         let db = open(&healthy, &options).unwrap();

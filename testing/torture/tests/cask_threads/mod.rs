@@ -167,5 +167,5 @@ fn run(replay: Replay) {
 /// the next life, and batches whole or not at all; a check finds nothing, a full disk that has room again is written to, and nobody waits for ever.
 #[test]
 fn threads_read_what_they_wrote_through_the_lives_of_a_cask() {
-    through_seeds("cask_threads", "threads_read_what_they_wrote_through_the_lives_of_a_cask", 6, run);
+    through_seeds("cask_threads", "threads_read_what_they_wrote_through_the_lives_of_a_cask", 3, run);
 }
