@@ -143,8 +143,12 @@ impl Store {
     ) -> BTreeSet<FileNumber> {
         // Only background reclaim keeps to the bound.
         let bound = if self.options.reclaim_mode == ReclaimMode::Auto { left.bound } else { i64::MAX };
-        let [round, copied_bytes] = [left.disk.min(bound), left.pass].map(|bytes| u64::try_from(bytes).unwrap_or(0));
-        let room = Room { round_bytes: round / 4 * ROUND_QUARTERS, copied_bytes, more_bytes: left.disk };
+        // Small tables leave much of their last block empty, where they are and where they are merged.
+        let table_bytes = family.table_bytes().max(1);
+        let values_part = table_bytes as f64 / table_bytes.saturating_add(2 * BLOCK_BYTES) as f64;
+        let more_bytes = (left.disk as f64 * values_part) as i64;
+        let [round, copied_bytes] = [more_bytes.min(bound), left.pass].map(|bytes| u64::try_from(bytes).unwrap_or(0));
+        let room = Room { round_bytes: round / 4 * ROUND_QUARTERS, copied_bytes, more_bytes };
         next_round(version, &family.coming_home(), damaged, room, foreseen)
     }
 

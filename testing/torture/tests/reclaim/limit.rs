@@ -6,6 +6,7 @@ use esker::{
 };
 use esker_torture::model::Contents;
 use esker_torture::numbered::{assert_sound, contents, key, noise};
+use esker_torture::seeds;
 use fastrand::Rng;
 
 const SEPARATIONS: [Separation; 4] = [Separation::Off, Separation::AtFlush, Separation::AtWrite, Separation::FallBack];
@@ -122,7 +123,7 @@ fn live_at_the_limit(seed: u64) {
 /// separations are switched, and values moved by hand, where there is no room for it.
 #[test]
 fn a_store_at_its_limit_gets_out_whatever_its_options() {
-    for seed in 0..12 {
+    for seed in seeds(12) {
         live_at_the_limit(seed);
     }
 }
