@@ -32,14 +32,16 @@ struct Room {
     round_bytes: u64,
     /// While the copies are beside what they were made of.
     copied_bytes: u64,
-    /// Then: by so much more tables may hold than blob files have given back (H4).
+    /// Then: by so much more tables may take up, and be merged into, than blob files have given back (H4).
     more_bytes: i64,
+    /// How much of that is values: small tables leave much of their last block empty.
+    values_part: f64,
 }
 
 impl Room {
     fn takes(&self, file: &Use) -> bool {
-        let more = i64::try_from(file.live_bytes).ok().zip(i64::try_from(file.garbage_bytes()).ok());
-        file.live_bytes <= self.copied_bytes && more.is_some_and(|(live, garbage)| live - garbage <= self.more_bytes)
+        let more = file.live_bytes as f64 / self.values_part - file.garbage_bytes() as f64;
+        file.live_bytes <= self.copied_bytes && more <= self.more_bytes as f64
     }
 }
 
@@ -143,12 +145,13 @@ impl Store {
     ) -> BTreeSet<FileNumber> {
         // Only background reclaim keeps to the bound.
         let bound = if self.options.reclaim_mode == ReclaimMode::Auto { left.bound } else { i64::MAX };
-        // Small tables leave much of their last block empty, where they are and where they are merged.
+        // Once where they are and once where they are merged.
         let table_bytes = family.table_bytes().max(1);
         let values_part = table_bytes as f64 / table_bytes.saturating_add(2 * BLOCK_BYTES) as f64;
-        let more_bytes = (left.disk as f64 * values_part) as i64;
-        let [round, copied_bytes] = [more_bytes.min(bound), left.pass].map(|bytes| u64::try_from(bytes).unwrap_or(0));
-        let room = Room { round_bytes: round / 4 * ROUND_QUARTERS, copied_bytes, more_bytes };
+        let of_values = (left.disk as f64 * values_part) as i64;
+        let [round, copied_bytes] = [of_values.min(bound), left.pass].map(|bytes| u64::try_from(bytes).unwrap_or(0));
+        let round_bytes = round / 4 * ROUND_QUARTERS;
+        let room = Room { round_bytes, copied_bytes, more_bytes: left.disk, values_part };
         next_round(version, &family.coming_home(), damaged, room, foreseen)
     }
 
