@@ -128,6 +128,13 @@ fn a_store_at_its_limit_gets_out_whatever_its_options() {
     }
 }
 
+/// Goal (H4 of `home`): values come home to tables of one block each, which take twice what they hold, and as much again where they are merged: deletions go ahead
+/// all the same.
+#[test]
+fn values_that_come_home_to_tiny_tables_leave_room_for_merges() {
+    live_at_the_limit(68);
+}
+
 /// Of a store that 6 MiB hold.
 fn small(family: FamilyOptions) -> Options {
     let family = FamilyOptions { write_buffer_bytes: 64 << 10, target_file_bytes: 16 << 10, ..family };
