@@ -11,6 +11,7 @@ pub mod history;
 pub mod hooked;
 pub mod lives;
 pub mod model;
+pub mod noise;
 pub mod numbered;
 pub mod options;
 pub mod raft;

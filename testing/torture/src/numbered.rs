@@ -7,6 +7,7 @@ use esker::{Db, ReadOptions};
 use fastrand::Rng;
 
 use crate::model::{Contents, forward};
+use crate::noise::fill;
 
 /// What a blob record takes besides its key and its value.
 pub const RECORD_HEADER_BYTES: u64 = 32;
@@ -19,7 +20,7 @@ pub fn key(n: u32) -> Vec<u8> {
 /// What key `n` gets in a round, in so many bytes: nothing that compression makes small.
 pub fn noise(n: u32, round: u32, bytes: usize) -> Vec<u8> {
     let mut value = vec![0; bytes];
-    Rng::with_seed(u64::from(n) << 32 | u64::from(round)).fill(&mut value);
+    fill(&mut Rng::with_seed(u64::from(n) << 32 | u64::from(round)), &mut value);
     value
 }
 

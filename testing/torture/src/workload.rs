@@ -5,6 +5,7 @@ use fastrand::Rng;
 
 use crate::crash::Promise;
 use crate::model::{Model, Op};
+use crate::noise;
 
 /// One step of a workload.
 #[derive(Debug, Clone)]
@@ -87,7 +88,7 @@ pub fn value(random: &mut Rng) -> Vec<u8> {
         _ => random.usize(..9000),
     };
     let mut value = vec![random.u8(..); len];
-    random.fill(&mut value[len / 2..]);
+    noise::fill(random, &mut value[len / 2..]);
     value
 }
 

@@ -16,8 +16,8 @@ use esker::{
 use esker_torture::crash::{Tally, every_read_of_an_open_fails};
 use esker_torture::hooked::{Call, Hooked};
 use esker_torture::model::{Model, Op, contents};
-use esker_torture::seeds;
 use esker_torture::workload::{Ledger, Step, run};
+use esker_torture::{noise, seeds};
 use fastrand::Rng;
 
 const SYNCED: WriteOptions = WriteOptions { sync: true, disable_wal: false };
@@ -57,7 +57,7 @@ fn partitioned() -> Options {
 
 fn value(seed: u64, bytes: usize) -> Vec<u8> {
     let mut value = vec![0; bytes];
-    Rng::with_seed(seed).fill(&mut value);
+    noise::fill(&mut Rng::with_seed(seed), &mut value);
     value
 }
 

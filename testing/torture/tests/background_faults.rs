@@ -16,7 +16,7 @@ use esker::{
     WriteBatch, WriteOptions, raft,
 };
 use esker_torture::crash::{Promise, Tally, disk, images, kept_by_reopening, may_end_writes};
-use esker_torture::{cask, options, seeds};
+use esker_torture::{cask, noise, options, seeds};
 use fastrand::Rng;
 
 const THREADS: u64 = 2;
@@ -317,7 +317,7 @@ fn value(thread: u64, key: u64, serial: usize) -> Vec<u8> {
     let len = if random.u8(..4) == 0 { random.usize(..3000) } else { random.usize(..300) };
     let mut value = [&(serial as u32).to_le_bytes()[..], &[thread as u8, key as u8]].concat();
     value.resize(6 + len, serial as u8);
-    random.fill(&mut value[6 + len / 2..]);
+    noise::fill(&mut random, &mut value[6 + len / 2..]);
     value
 }
 

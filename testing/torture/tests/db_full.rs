@@ -5,7 +5,7 @@ use std::path::Path;
 
 use esker::env::sim::{SimDisk, Survivors};
 use esker::{Db, ErrorKind, FamilyOptions, Options, Separation};
-use esker_torture::{options, seeds};
+use esker_torture::{noise, options, seeds};
 use fastrand::Rng;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -22,7 +22,7 @@ fn used(disk: &SimDisk) -> u64 {
 /// Nothing that compression makes small.
 fn value(random: &mut Rng, bytes_max: usize) -> Vec<u8> {
     let mut value = vec![0; random.usize(..=bytes_max)];
-    random.fill(&mut value);
+    noise::fill(random, &mut value);
     value
 }
 

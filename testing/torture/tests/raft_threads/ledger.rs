@@ -1,5 +1,6 @@
 //! What a thread knows of its groups: what each holds now, and what a death may leave of its writes.
 
+use esker_torture::noise;
 use esker_torture::raft::{Contents, Group, Ledger, Op, apply};
 use fastrand::Rng;
 
@@ -39,7 +40,7 @@ pub(super) fn value(group: u64, at: u64, serial: u32, len: usize) -> Vec<u8> {
     value.resize(len, random.u8(..));
     let end = len.max(4);
     if let Some(rest) = value.get_mut(4 + (end - 4) / 3..) {
-        random.fill(rest);
+        noise::fill(&mut random, rest);
     }
     value
 }

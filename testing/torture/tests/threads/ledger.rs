@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use esker_torture::noise;
 use fastrand::Rng;
 
 /// Threads that write.
@@ -51,7 +52,7 @@ pub(super) fn value(owner: u8, n: u16, serial: u32, bytes_max: usize) -> Vec<u8>
     let len = random.usize(..=bytes_max);
     let mut value = serial.to_le_bytes().to_vec();
     value.resize(4 + len, random.u8(..));
-    random.fill(&mut value[4 + len / 3..]);
+    noise::fill(&mut random, &mut value[4 + len / 3..]);
     value
 }
 
