@@ -10,6 +10,7 @@ use esker_format::raft::file_header::FileHeader;
 use esker_format::raft::file_name::{FileId as EskerFileId, FileName};
 use esker_format::raft::item::{Action, Items};
 use esker_format::raft::log_batch::{BatchHeader, HEADER_BYTES, checked};
+use esker_format::zeroes::is_zero;
 
 use crate::engine::{FileBlockHandle, FileId};
 use crate::env::{DefaultFileSystem, FileSystem};
@@ -174,12 +175,12 @@ impl Open {
         if let Some(past) = (self.offset as u64).checked_rem(self.header.alignment).filter(|past| *past > 0) {
             let padding = (self.header.alignment - past) as usize;
             let zeroes = self.bytes.get(self.offset..self.offset.saturating_add(padding));
-            if zeroes.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+            if zeroes.is_some_and(is_zero) {
                 self.offset += padding;
             }
         }
         let rest = self.bytes.get(self.offset..).unwrap_or_default();
-        if rest.iter().all(|byte| *byte == 0) {
+        if is_zero(rest) {
             return Ok(None);
         }
         let damaged = |error: esker_format::DecodeError| corrupt(&self.path, self.offset, error);

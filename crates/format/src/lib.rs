@@ -16,6 +16,7 @@
 //! | `lz4`           | LZ4 blocks, for [`compression`] and [`raft`]                             |
 //! | [`shown`]       | none: what `Debug` shows of a user's bytes                                |
 //! | [`xxph3`]       | the hash of RocksDB's filters                                            |
+//! | [`zeroes`]      | none: whether there are any                                              |
 //! | [`raft`]        | the files of [raft-engine](https://github.com/tikv/raft-engine)           |
 //! | [`cask`]        | the files of Esker's hash engine                                         |
 //! | [`rocksdb`]     | the files of [RocksDB](https://github.com/facebook/rocksdb)              |
@@ -37,5 +38,6 @@ pub mod rocksdb;
 pub mod shown;
 pub mod varint;
 pub mod xxph3;
+pub mod zeroes;
 
 pub use error::{DecodeError, DecodeErrorKind};

@@ -43,9 +43,10 @@ use esker_format::DecodeErrorKind;
 use esker_format::compression::unpack_frame;
 use esker_format::limits::BATCH_BYTES_MAX;
 use esker_format::rocksdb::log::{Assembler, BLOCK_BYTES, Fragment, FragmentKind, HEADER_BYTES, next_fragment};
+use esker_format::zeroes::is_zero;
 
 use crate::{Error, Result};
-use tear::{is_one_bit_from_whole, is_zero, may_be_torn};
+use tear::{is_one_bit_from_whole, may_be_torn};
 
 /// Zstandard's frames begin with it.
 const FRAME_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

@@ -22,6 +22,7 @@ use esker_format::raft::file_header::{FileHeader, LEN_BYTES_MAX, Version};
 use esker_format::raft::file_name::{FileId, Queue};
 use esker_format::raft::item::{Action, Items};
 use esker_format::raft::log_batch::{BatchHeader, CHECKSUM_BYTES, HEADER_BYTES};
+use esker_format::zeroes::is_zero;
 
 use crate::group::groups::GroupMap;
 use crate::group::{Groups, Place, Span};
@@ -357,7 +358,7 @@ fn end(found: &Found, offset: usize, source: &Source, is_last: bool, error: Erro
         check.errors.push(error.while_doing(reason));
     } else if !is_last {
         check.errors.push(error);
-    } else if offset > 0 || source.bytes().iter().any(|byte| *byte != 0) {
+    } else if offset > 0 || !is_zero(source.bytes()) {
         let (path, offset) = (found.path.clone(), offset as u64);
         let left = source.len().saturating_sub(offset);
         check.torn.push(Cut { path, offset, bytes: left, reason: error.reason().to_owned() });

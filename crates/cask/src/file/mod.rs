@@ -34,7 +34,7 @@ pub(crate) use expiry::Expiry;
 pub(crate) use hint::{remove_if_there, take_place, write_hint};
 pub(crate) use table::FileTable;
 pub(crate) use tally::Tally;
-pub(crate) use walk::{Step, Walk, is_zero, slice};
+pub(crate) use walk::{Step, Walk, slice};
 
 use crate::keydir::{Place, Slot};
 use crate::{Error, Result};

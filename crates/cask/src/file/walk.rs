@@ -13,6 +13,7 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use esker_format::cask::record::{self, HEAD_BYTES, Record};
+use esker_format::zeroes::is_zero;
 
 use super::claim;
 
@@ -48,10 +49,6 @@ pub(crate) struct Walk<'a> {
 
 pub(crate) fn slice(bytes: &[u8], range: Range<u64>) -> Option<&[u8]> {
     bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
-}
-
-pub(crate) fn is_zero(bytes: &[u8]) -> bool {
-    bytes.iter().all(|&byte| byte == 0)
 }
 
 impl<'a> Walk<'a> {

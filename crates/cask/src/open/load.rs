@@ -23,12 +23,13 @@ use esker_format::cask::FileName;
 use esker_format::cask::hint::Entry;
 use esker_format::cask::manifest::FileState;
 use esker_format::cask::record::{FIRST_OFFSET, Record};
+use esker_format::zeroes::is_zero;
 use parking_lot::Mutex;
 
 use super::gather::Batch;
 use super::hint::Hint;
 use super::{CaskRecovery, OpenedFile};
-use crate::file::{Claim, DataFile, Step, Tally, Walk, claims, is_zero, slice, write_hint};
+use crate::file::{Claim, DataFile, Step, Tally, Walk, claims, slice, write_hint};
 use crate::keydir::KeyDir;
 use crate::room;
 use crate::suspects::{Suspect, Suspects};

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use esker_format::zeroes::is_zero;
+
 use super::moment::Member;
 use crate::Result;
 use crate::store::Store;
@@ -56,7 +58,6 @@ pub(super) fn likeness(store: &Store, member: &Member<'_>, path: &Path, each: &m
 /// By sectors: those of `ours` that are all zeroes may be holes.
 fn compare(ours: &[u8], theirs: &[u8], may_have_holes: bool) -> Likeness {
     let sectors = |piece| <[u8]>::chunks(piece, SECTOR_BYTES);
-    let is_zero = |sector: &[u8]| sector.iter().all(|&byte| byte == 0);
     let mut found = Likeness::Same;
     for (ours, theirs) in sectors(ours).zip(sectors(theirs)) {
         if ours == theirs {

@@ -23,6 +23,7 @@ use esker_format::rocksdb::blob::{
 use esker_format::rocksdb::internal_key::{FileNumber, ValueKind};
 use esker_format::rocksdb::version_edit::BlobFileAddition;
 use esker_format::rocksdb::write_batch::{self, Record};
+use esker_format::zeroes::is_zero;
 use esker_log::distrust;
 
 use crate::blob::{BlobFile, header};
@@ -287,7 +288,7 @@ pub(crate) fn has_lost_sector(blob: &BlobFile, start: u64, end: u64) -> Result<b
         let wanted = usize::try_from(sector_end - at).unwrap_or(0);
         let Some(part) = sector.get_mut(..wanted) else { break };
         let got = blob.read_raw(at, part)?;
-        if part.get(..got).is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0)) {
+        if part.get(..got).is_some_and(is_zero) {
             return Ok(true);
         }
         at = sector_end;

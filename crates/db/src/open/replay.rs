@@ -21,6 +21,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber, ValueKind}
 use esker_format::rocksdb::log::RECYCLABLE_HEADER_BYTES;
 use esker_format::rocksdb::log_note::LogNote;
 use esker_format::rocksdb::write_batch;
+use esker_format::zeroes::is_zero;
 use esker_log::distrust;
 use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
 use parking_lot::MutexGuard;
@@ -388,7 +389,7 @@ pub(super) fn unchanged(store: &Store, extent: &Extent) -> Result<Option<Recover
         }
         let mut next = [0; NEXT_BYTES];
         let got = store.env.files.open(&log.path)?.read_at(end, &mut next)?;
-        if next.iter().take(got).any(|&byte| byte != 0) {
+        if !next.get(..got).is_some_and(is_zero) {
             return Ok(None);
         }
     }

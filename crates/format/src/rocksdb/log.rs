@@ -26,6 +26,7 @@ use std::ops::Range;
 
 use crate::checksum::{crc32c, crc32c_extend, mask, unmask};
 use crate::error::DecodeError;
+use crate::zeroes::is_zero;
 
 mod frame;
 mod join;
@@ -152,7 +153,7 @@ pub fn next_fragment(block: &[u8], at: usize, log_number: Option<u32>) -> Fragme
         return match rest {
             [] => Fragment::EndOfBlock,
             _ if !is_short => Fragment::EndOfBlock,
-            zeroes if zeroes.iter().all(|&byte| byte == 0) => Fragment::Zeroes,
+            zeroes if is_zero(zeroes) => Fragment::Zeroes,
             _ => Fragment::Torn,
         };
     };
@@ -160,7 +161,7 @@ pub fn next_fragment(block: &[u8], at: usize, log_number: Option<u32>) -> Fragme
     let length = usize::from(u16::from_le_bytes([l0, l1]));
     if stored_crc == 0 && length == 0 && type_byte == 0 {
         // A writer of recyclable records pads as soon as its own header does not fit.
-        let is_padding = !is_short && rest.len() < RECYCLABLE_HEADER_BYTES && rest.iter().all(|&byte| byte == 0);
+        let is_padding = !is_short && rest.len() < RECYCLABLE_HEADER_BYTES && is_zero(rest);
         return if is_padding { Fragment::EndOfBlock } else { Fragment::Zeroes };
     }
     let recyclable = is_recyclable(type_byte);

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use esker_format::rocksdb::log::{Fragment, next_fragment};
+use esker_format::zeroes::is_zero;
 
 /// What a device writes whole or not at all (env's fault model).
 pub(super) const SECTOR_BYTES: usize = 512;
@@ -39,11 +40,6 @@ pub(super) fn is_one_bit_from_whole(block: &[u8], at: usize, log_number: u32) ->
         }
         is_whole
     })
-}
-
-/// Whether there is nothing but zeroes.
-pub(super) fn is_zero(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
 }
 
 #[cfg(test)]

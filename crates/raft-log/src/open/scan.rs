@@ -12,6 +12,7 @@ use esker_format::raft::file_header::{self, FileHeader, Version};
 use esker_format::raft::file_name::{FileId, Queue};
 use esker_format::raft::item::{Action, Item, Items};
 use esker_format::raft::log_batch::{BatchHeader, CHECKSUM_BYTES, HEADER_BYTES, checked, signed_with};
+use esker_format::zeroes::is_zero;
 use esker_format::{DecodeError, DecodeErrorKind};
 
 use super::changes::{Changes, Gatherer};
@@ -204,8 +205,7 @@ impl<'a> Walk<'a> {
                 Err(error) => {
                     // The front of what is appended at once is written last, and never zero.
                     let front = rest.get(..esker_env::COMMIT_BYTES.min(rest.len())).unwrap_or_default();
-                    let zero = front.iter().all(|byte| *byte == 0);
-                    if zero || self.is_of_earlier_life(rest) {
+                    if is_zero(front) || self.is_of_earlier_life(rest) {
                         return Step::Unwritten;
                     }
                     let error = error.at_base(self.offset as u64);
@@ -242,7 +242,7 @@ impl<'a> Walk<'a> {
         let first_sector = from - from % SECTOR_BYTES;
         let is_missing = |sector: usize| {
             let end = (sector + SECTOR_BYTES).min(self.bytes.len());
-            self.bytes.get(sector.max(from)..end).is_some_and(|new| new.iter().all(|byte| *byte == 0))
+            self.bytes.get(sector.max(from)..end).is_some_and(is_zero)
         };
         !(first_sector..to).step_by(SECTOR_BYTES).any(is_missing) && self.batch(next).is_ok()
     }
@@ -252,7 +252,6 @@ impl<'a> Walk<'a> {
         // The front of a header that goes on in the next sector may never have reached the disk, which is no rot. Zeroes are there then,
         // in a recycled file too: they go ahead of what is written over.
         let front = SECTOR_BYTES - self.offset % SECTOR_BYTES;
-        let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         let start = if head.get(..front).is_some_and(is_zero) { front } else { 0 };
         // Nor may the sector that it goes on in.
         let behind = rest.get(front..rest.len().min(front + SECTOR_BYTES)).filter(|_| front < HEADER_BYTES);
@@ -293,11 +292,11 @@ impl<'a> Walk<'a> {
             return false;
         }
         let padding = alignment - self.offset % alignment;
-        let zeroes = rest.get(..padding).is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0));
-        if zeroes {
+        let is_padded = rest.get(..padding).is_some_and(is_zero);
+        if is_padded {
             self.offset += padding;
         }
-        zeroes
+        is_padded
     }
 
     #[inline]
@@ -442,7 +441,6 @@ fn not_before_closed(found: &Found, valid_len: u64, ending: Ending) -> Ending {
 /// How a file ends whose header is none. It gets its blocks, then its header, and that is durable before anything follows: a
 /// crash leaves zeroes, or a part of the header before nothing else.
 pub(crate) fn without_header(bytes: &[u8], error: Error) -> Ending {
-    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     if is_zero(bytes.get(..esker_env::COMMIT_BYTES).unwrap_or(bytes)) {
         Ending::Unwritten
     } else if bytes.get(file_header::LEN_BYTES_MAX..).is_none_or(is_zero) {

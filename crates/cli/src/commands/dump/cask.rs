@@ -7,6 +7,7 @@ use esker_format::cask::manifest::{FileState, Manifest};
 use esker_format::cask::record::{HEAD_BYTES, Record, checksum_holds, peek_bytes};
 use esker_format::compression::{Compression, decompress};
 use esker_format::limits::VALUE_BYTES_MAX;
+use esker_format::zeroes::is_zero;
 
 use super::report::{Field, Report};
 use super::source::Source;
@@ -24,7 +25,7 @@ pub(crate) fn data(source: &Source, report: &mut Report<'_>) -> Result<(), Failu
     while offset < source.bytes && !report.is_over() {
         let left = source.bytes - offset;
         let head = source.read(offset, HEAD_BYTES)?;
-        if head.iter().all(|byte| *byte == 0) {
+        if is_zero(&head) {
             return report.note(offset, "zeroes", vec![Field::plain("bytes", left)]);
         }
         let Some(bytes) = peek_bytes(&head).filter(|&bytes| bytes <= left) else {

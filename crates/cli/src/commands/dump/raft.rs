@@ -6,6 +6,7 @@ use esker_format::raft::file_header::{FileHeader, LEN_BYTES_MAX};
 use esker_format::raft::file_name::FileId;
 use esker_format::raft::item::{Action, Entries, Item, Items};
 use esker_format::raft::log_batch::{BatchHeader, HEADER_BYTES, checked};
+use esker_format::zeroes::is_zero;
 
 use super::report::{Field, Report};
 use super::source::Source;
@@ -113,7 +114,7 @@ fn padding(source: &Source, offset: u64, alignment: u64) -> Result<Option<u64>, 
     }
     let next = offset.next_multiple_of(alignment);
     let Ok(count) = usize::try_from(next - offset) else { return Ok(None) };
-    let is_padding = next <= source.bytes && source.read(offset, count)?.iter().all(|byte| *byte == 0);
+    let is_padding = next <= source.bytes && is_zero(&source.read(offset, count)?);
     Ok(is_padding.then_some(next))
 }
 
@@ -126,8 +127,7 @@ fn end(
     report: &mut Report<'_>,
 ) -> Result<(), Failure> {
     let left = vec![Field::plain("bytes", source.bytes - offset)];
-    let is_zero = source.read(offset, HEADER_BYTES)?.iter().all(|byte| *byte == 0);
-    match (is_zero, wanted.is_last) {
+    match (is_zero(&source.read(offset, HEADER_BYTES)?), wanted.is_last) {
         (true, _) => report.note(offset, "zeroes", left),
         (false, true) => report.note(offset, "end: no batch follows", left),
         (false, false) => report.damage(offset, error),

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use esker_format::zeroes::is_zero;
+
 use crate::failure::Failure;
 
 /// An open file, read by position.
@@ -44,7 +46,7 @@ impl Source {
         let mut at = offset;
         while at < self.bytes {
             let piece = self.read(at, 64 << 10)?;
-            if piece.iter().any(|byte| *byte != 0) {
+            if !is_zero(&piece) {
                 return Ok(false);
             }
             at += piece.len() as u64;

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::{BlobRecordHeader, RECORD_HEADER_BYTES};
+use crate::zeroes::is_zero;
 
 /// What a device writes whole.
 const SECTOR_BYTES: usize = 512;
@@ -15,7 +16,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 pub fn has_hole(offset: u64, bytes: &[u8]) -> bool {
     let before_sector = (offset.wrapping_neg() % SECTOR_BYTES as u64) as usize;
     let mut sectors = bytes.get(before_sector..).unwrap_or_default().chunks_exact(SECTOR_BYTES);
-    sectors.any(|sector| sector.iter().all(|&byte| byte == 0))
+    sectors.any(is_zero)
 }
 
 /// Where records go on behind the damage at `at`, if a hole is part of it, one that took a header with it: at the next header, or
@@ -50,8 +51,8 @@ pub fn behind_hole<E>(
 /// Whether these can be the first bytes of a header, lengths being what they are and nothing expiring: spares most of
 /// what is no header the checksum.
 fn may_be_header(raw: &[u8]) -> bool {
-    let is_zero = |range: Range<usize>| raw.get(range).is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0));
-    is_zero(4..8) && is_zero(13..24) && !is_zero(24..28)
+    let no = |range: Range<usize>| raw.get(range).is_some_and(is_zero);
+    no(4..8) && no(13..24) && !no(24..28)
 }
 
 #[cfg(test)]
