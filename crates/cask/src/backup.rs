@@ -136,7 +136,8 @@ impl Store {
         let files: Vec<File> = sealed.iter().map(|file| file.in_manifest_sealed()).collect();
         copied.files = files.len() as u64;
         copied.bytes = sealed.iter().map(|file| file.end()).sum();
-        let own = self.installer.lock().manifest(self.next_version.load(Ordering::Acquire));
+        // Not what was given since: a power loss may take that, and the store would seem to be behind its own backup.
+        let own = self.installer.lock().installed();
         copied.not_removed = target.finish(&Manifest { store_id, files, ..own })?;
         Ok(copied)
     }

@@ -287,7 +287,8 @@ impl Cask {
     ///   nothing was written.
     /// - `Exhausted`, `Io`, `Corruption`: nothing was written; reads go on, and so do writes once the cause is gone. On a full disk deletions and merges
     ///   go on meanwhile ([`CaskOptions::file_bytes`](crate::CaskOptions::file_bytes)).
-    /// - `ReadOnly`: a sync failed, now or earlier, or the store is open for reading only.
+    /// - `ReadOnly`: a sync failed, now or earlier; or this write did, and what it left in the file cannot be taken back, so it may be there
+    ///   after a restart; or the store is open for reading only.
     /// - `Closed`.
     pub fn put_with(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, options: &CaskWriteOptions) -> Result<u64> {
         let version = self.here()?.write_one(key.as_ref(), Some(value.as_ref()), write::Condition::Always, options)?;
@@ -494,6 +495,7 @@ impl OpenCask {
             store.finish_files()
         } else {
             drop(store.stripes.lock_all());
+            store.warn_again();
             failed
         };
         // Dropped last: nothing of ours is written to the directory any more.

@@ -22,6 +22,8 @@ pub(crate) struct Installer {
     store_id: [u8; 16],
     keep_versions: u16,
     next_file: u32,
+    /// The next file and version that the manifest names: what was given since may be given again after a crash.
+    installed: (u32, u64),
     files: BTreeMap<FileNumber, File>,
 }
 
@@ -29,8 +31,9 @@ impl Installer {
     /// Goes on from what `manifest` says.
     pub(crate) fn new(fs: Arc<dyn FileSystem>, dir: &Path, manifest: &Manifest) -> Self {
         let files = manifest.files.iter().map(|file| (file.number, *file)).collect();
-        let Manifest { store_id, keep_versions, next_file, .. } = *manifest;
-        Self { fs, dir: dir.to_owned(), store_id, keep_versions, next_file, files }
+        let Manifest { store_id, keep_versions, next_file, next_version, .. } = *manifest;
+        let installed = (next_file, next_version);
+        Self { fs, dir: dir.to_owned(), store_id, keep_versions, next_file, installed, files }
     }
 
     pub(crate) const fn store_id(&self) -> [u8; 16] {
@@ -52,6 +55,12 @@ impl Installer {
     /// The manifest as it is now.
     pub(crate) fn manifest(&self, next_version: u64) -> Manifest {
         self.with_files(next_version, &self.files)
+    }
+
+    /// The manifest as it lies in the directory: with numbers that the store never falls behind, whatever becomes of it.
+    pub(crate) fn installed(&self) -> Manifest {
+        let (next_file, next_version) = self.installed;
+        Manifest { next_file, ..self.manifest(next_version) }
     }
 
     fn with_files(&self, next_version: u64, files: &BTreeMap<FileNumber, File>) -> Manifest {
@@ -77,6 +86,7 @@ impl Installer {
         }
         write(&*self.fs, &self.dir, &self.with_files(next_version, &files))?;
         self.files = files;
+        self.installed = (self.next_file, next_version);
         Ok(())
     }
 

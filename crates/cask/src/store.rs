@@ -321,6 +321,13 @@ impl Store {
         result
     }
 
+    /// The next process is warned, should that have failed when it was due.
+    pub(crate) fn warn_again(&self) {
+        if self.failure.lock().is_some() {
+            let _ = distrust::warn(&*self.env.files, &self.dir);
+        }
+    }
+
     /// The same of a sync, or of one that another's had made unnecessary.
     pub(crate) fn note_sync(&self, synced: Result<bool>) -> Result<()> {
         if self.note(synced)? {

@@ -30,7 +30,7 @@ use crate::options::{CaskWriteOptions, validate_ttl};
 use crate::seal::Wanted;
 use crate::store::Store;
 use crate::stripe::{StripeState, Writing};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Framed records of a batch keep this much memory between batches.
 const BUFFER_BYTES_KEPT: usize = 1 << 20;
@@ -327,8 +327,14 @@ impl Store {
             Ok(offset) => Ok(offset),
             Err((error, as_before)) => {
                 if !as_before && let Some(broken) = state.file.take() {
-                    // What is in it counts up to its end; nothing follows.
+                    // What is in it counts up to its end; nothing follows. If that end cannot be made either, what was refused may be
+                    // there after a restart.
+                    let ended = broken.finish();
                     self.retire(broken);
+                    if self.note_sync(ended).is_err() {
+                        let error = error.while_doing("a part of the write is in the file and cannot be taken back");
+                        return self.note(Err(error.with_kind(ErrorKind::ReadOnly).with_advice("reopen to go on")));
+                    }
                 }
                 Err(error)
             }

@@ -6,11 +6,13 @@ use std::sync::atomic::Ordering;
 
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::version_edit::VersionEdit;
+use esker_log::distrust;
+use esker_log::writer::LogWriter;
 
 use crate::family::Family;
 use crate::options::{FamilyOptions, validate_family_name};
 use crate::store::{Installer, Store};
-use crate::version::{COMPARATOR_NAME, Version};
+use crate::version::{COMPARATOR_NAME, ManifestWriter, Version};
 use crate::{Error, ErrorKind, Result};
 
 impl Store {
@@ -200,11 +202,22 @@ impl Store {
         families.values().any(|family| family.view.load().generations().any(|generation| generation.blobs.count() > 0))
     }
 
+    /// The last moment for what could not be done when the store failed: what it left in log or manifest, where it would pass for damage, is cut
+    /// off, and the next process is warned. Should that fail again, the failure that is told is the worse one.
+    fn tidy_failed(&self) {
+        let _ = distrust::warn(&*self.env.files, &self.dir);
+        let _ = self.alone(|lead| lead.wal.as_ref().map(LogWriter::cut_back));
+        let _ = self.installer.lock().manifest.as_ref().map(ManifestWriter::cut_back);
+    }
+
     /// The last steps of a close that may fail.
     pub(crate) fn prepare_close(&self) -> Result<()> {
         if let Err(error) = self.check_writable() {
             // A store open for reading has nothing to write.
-            return self.failure().map_or(Ok(()), |_| Err(error));
+            return self.failure().map_or(Ok(()), |_| {
+                self.tidy_failed();
+                Err(error)
+            });
         }
         let needs_flush = self.alone(|lead| {
             self.stop_writes();

@@ -202,6 +202,17 @@ impl LogWriter {
         Ok(self.file.seal()?)
     }
 
+    /// Cuts off, if that is possible by now, what an append that failed left in the file: to whoever opens it next it may pass for damage.
+    ///
+    /// # Errors
+    /// As the file system's: the file is as it was.
+    pub fn cut_back(&self) -> Result<()> {
+        if !self.is_broken() {
+            return Ok(());
+        }
+        Ok(self.file.truncate(self.len)?)
+    }
+
     /// Breaks the writer: for whoever synced [`file`](Self::file) by other ways, and failed.
     pub fn mark_broken(&self) {
         self.is_broken.store(true, Ordering::Release);

@@ -233,6 +233,30 @@ fn a_backup_that_may_not_be_durable_is_not_built_upon() {
     assert!(met > 0, "every manifest was durable at once");
 }
 
+/// Goal: a backup beside writers names nothing that a power loss may take from its store: it can be brought up to date afterwards.
+#[test]
+fn a_backup_is_never_ahead_of_a_store_that_lost_what_was_not_synced() {
+    let options = CaskOptions { create_if_missing: true, background_jobs: 0, stripes: 2, ..CaskOptions::default() };
+    for survivors in [Survivors::Nothing, Survivors::Sample { seed: 7 }, Survivors::Everything] {
+        let disk = SimDisk::new();
+        let cask = Cask::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        for n in 0..20 {
+            cask.put([n], [n; 100]).unwrap();
+        }
+        let mut n = 100;
+        let mut write = |_| {
+            n += 1;
+            cask.put([n], [n; 100]).unwrap();
+        };
+        cask.backup("/backup", &mut write).unwrap();
+        let image = disk.after_power_loss(survivors);
+        let cask = open(&image, "/store", &options).unwrap();
+        cask.put("more", "value").unwrap();
+        cask.backup("/backup", &mut |_| {}).unwrap_or_else(|error| panic!("{survivors:?}: {error}"));
+        assert!(contents(&open(&image, "/backup", &options).unwrap()).unwrap() == contents(&cask).unwrap());
+    }
+}
+
 /// Goal: a call of the disk that fails while a copy is made is told as what it is, or made up for; the source goes on, another copy
 /// can be made, and what lies at the place of the first is all of it or no store.
 #[test]

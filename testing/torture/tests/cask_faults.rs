@@ -455,6 +455,36 @@ fn a_failed_append_leaves_nothing_that_passes_for_damage() {
     }
 }
 
+/// Goal: what was refused with a word that nothing was written is not there after a death, though all of it had come into the file and could
+/// not be cut off at once; where it cannot be cut off at all, the word is another one.
+#[test]
+fn what_was_refused_does_not_come_back() {
+    let options = CaskOptions { create_if_missing: true, background_jobs: 0, stripes: 1, ..CaskOptions::default() };
+    for fault in [Fault::EioAfter, Fault::ShortWrite { kept_bytes: 1 << 20 }] {
+        for for_good in [false, true] {
+            let disk = SimDisk::new();
+            let cask = open(&disk, &options).unwrap();
+            cask.put("before", "x").unwrap();
+            let appending = disk.op_count();
+            disk.fail_at(appending, fault);
+            disk.fail_at(appending + 1, Fault::Eio);
+            if for_good {
+                disk.fail_from(appending + 1, Fault::Eio);
+            }
+            let error = cask.put("refused", "y").unwrap_err();
+            assert_eq!(error.kind() == ErrorKind::ReadOnly, for_good, "{error}");
+            assert_eq!(cask.get("refused").unwrap(), None);
+            assert_eq!(cask.put_if_absent("refused", "z", &CaskWriteOptions::default()).is_ok(), !for_good);
+            assert_eq!(cask.delete("refused").is_ok(), !for_good);
+            for image in [disk.after_process_death(), disk.after_power_loss(Survivors::Everything)] {
+                let again = open(&image, &options).unwrap();
+                assert_eq!(again.get("before").unwrap().as_deref(), Some(&b"x"[..]));
+                assert!(for_good || again.get("refused").unwrap().is_none(), "{fault:?}");
+            }
+        }
+    }
+}
+
 /// Goal: versions that ended with a value whose time is over stay so though a read fails while a merge takes them out of the directory, whichever
 /// it is.
 #[test]

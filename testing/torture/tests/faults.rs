@@ -1,7 +1,7 @@
 //! A call of the disk fails: the store says so, loses nothing, and goes on where it can.
 
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
-use esker::{Db, ErrorKind, Options};
+use esker::{Db, ErrorKind, Options, WriteOptions};
 use esker_torture::crash::{
     FAULTS, Replay, Tally, disk, every_read_of_an_open_fails, images, kept_by_reopening, may_end_writes, operations,
     power_losses,
@@ -283,6 +283,50 @@ fn failed_work_leaves_no_files_behind() {
         let blobs: usize = families.iter().map(|family| family.blob_files + family.active_blob_files).sum();
         assert_eq!((count("sst"), count("blob")), (tables, blobs), "{what}: files on the disk and in the versions");
     }
+}
+
+/// Goal: what a write, or the beginning of a log or a manifest, left in a file when it failed, and could not be cut off, keeps nobody out of the
+/// store for long: nothing is acknowledged beside it, and a close cuts it off if the disk has come round.
+#[test]
+fn what_cannot_be_cut_off_is_gone_with_a_close() {
+    let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+    let sync = WriteOptions { sync: true, ..WriteOptions::default() };
+    let writes: [fn(&Db) -> esker::Result<()>; 2] = [|db| db.put("refused", "x"), |db| db.flush()];
+    let (mut went_on, mut ended) = (0, 0);
+    for (kept_bytes, is_mapped) in [1, 5, 20].into_iter().flat_map(|kept| [(kept, false), (kept, true)]) {
+        for write in writes {
+            for n in 0.. {
+                let disk = SimDisk::new();
+                disk.lend_windows(is_mapped);
+                let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+                db.put("before", "x").unwrap();
+                disk.fail_from(disk.op_count() + n, Fault::ShortWrite { kept_bytes });
+                let written = write(&db);
+                disk.heal();
+                if written.is_ok() {
+                    break;
+                }
+                let what = format!("{kept_bytes} bytes, mapped: {is_mapped}, operation {n}: {written:?}");
+                let goes_on = db.put_cf(&db.default_column_family(), "after", "x", &sync).is_ok();
+                if goes_on {
+                    went_on += 1;
+                    for image in images(&disk, n) {
+                        let db = Db::open_with_env("/store", options.clone(), image.disk.env());
+                        let db = db.unwrap_or_else(|error| panic!("{what}: {error}"));
+                        assert!(db.get("before").unwrap().is_some() && db.get("after").unwrap().is_some(), "{what}");
+                    }
+                }
+                ended += u32::from(!goes_on);
+                drop(db);
+                let db = Db::open_with_env("/store", options.clone(), disk.env());
+                let db = db.unwrap_or_else(|error| panic!("{what}, closed: {error}"));
+                assert!(db.get("before").unwrap().is_some(), "{what}");
+                assert_eq!(db.get("after").unwrap().is_some(), goes_on, "{what}");
+                assert_eq!(db.get("refused").unwrap(), None, "{what}");
+            }
+        }
+    }
+    assert!(went_on > 20 && ended > 20, "{went_on} went on, {ended} did not");
 }
 
 /// Goal: a full disk refuses writes with `Exhausted`, and nothing else: reads go on, and so do writes once there is room.

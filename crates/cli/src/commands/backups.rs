@@ -109,6 +109,9 @@ struct List {
 impl List {
     fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         let mut columns = Columns::with_head(&["generation", "made", "sequence", "files", "bytes", "of its own"]);
+        // To the library it is an empty one, which the first backup makes. Who types a name means one that is there.
+        std::fs::metadata(&self.set)
+            .map_err(|error| Failure::io("there is no set of backups at", &self.set, &error))?;
         for info in Set::open(&self.set)?.list()? {
             if self.json {
                 out.json(&object(&info))?;

@@ -163,6 +163,20 @@ fn check_finds_a_flipped_bit_and_a_missing_file_but_not_a_torn_end() {
 }
 
 #[test]
+fn whatever_bit_of_the_note_of_a_close_is_flipped_a_repair_mends_it() {
+    let place = loaded();
+    let note = place.store().join("CLOSED");
+    let whole = std::fs::read(&note).unwrap();
+    for byte in (0..whole.len()).filter(|byte| byte % 5 == 0 || (8..12).contains(byte)) {
+        flip_bit(&note, byte);
+        assert!(raft(&place, "check", NONE).no().text().contains("esker raft repair"), "byte {byte}");
+        raft(&place, "repair", NONE).done();
+        assert!(raft(&place, "check", NONE).done().text().contains("no damage"), "byte {byte}");
+        std::fs::write(&note, &whole).unwrap();
+    }
+}
+
+#[test]
 fn every_file_of_a_log_is_known_to_dump_by_its_name() {
     let place = loaded();
     let closed = esker(["dump", place.store().join("CLOSED").to_str().unwrap(), "--json"]).done().json();

@@ -239,6 +239,11 @@ impl ManifestWriter {
         self.log.len()
     }
 
+    /// See [`LogWriter::cut_back`].
+    pub(crate) fn cut_back(&self) -> Result<()> {
+        self.log.cut_back()
+    }
+
     /// Whether a new one is due: at `bytes_max`, but not before as much again was appended as the whole state takes, or each edit would
     /// write all of a large one.
     pub(crate) fn is_large(&self, bytes_max: u64) -> bool {

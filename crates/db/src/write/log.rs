@@ -239,8 +239,14 @@ impl Store {
         let noted = note_batch(note, SequenceNumber::new(next)).and_then(|batch| writer.append(&[batch.bytes()]));
         if let Err(error) = noted {
             // Nothing else was written to it, nor will be: the next attempt begins another one, should this writer be broken, too.
-            self.trash.add(path);
-            return Err(if error.kind() == ErrorKind::ReadOnly { error.with_kind(ErrorKind::Io) } else { error });
+            self.trash.add(path.clone());
+            if error.kind() != ErrorKind::ReadOnly {
+                return Err(error);
+            }
+            // A part of the note that could not be cut off would pass for damage to who opens the store: nothing is acknowledged beside that.
+            let files = &self.env.files;
+            let removed = files.remove(&path).and_then(|()| files.sync_dir(&self.dir));
+            return self.check_log(Err(if removed.is_ok() { error.with_kind(ErrorKind::Io) } else { error }));
         }
         let note_bytes = writer.len();
         self.counters.wal_bytes.add(note_bytes);

@@ -68,6 +68,13 @@ impl Sync {
     }
 }
 
+fn warn(files: &dyn FileSystem, file: &LogFile) {
+    if let Some(dir) = file.path.parent() {
+        // Should that fail too, the error that is told is the worse one.
+        let _ = distrust::warn(files, dir);
+    }
+}
+
 fn broke(
     files: &dyn FileSystem,
     file: &LogFile,
@@ -76,10 +83,7 @@ fn broke(
     error: esker_env::Error,
 ) -> Error {
     file.doubt();
-    if let Some(dir) = file.path.parent() {
-        // Should that fail too, the error that is told is the worse one.
-        let _ = distrust::warn(files, dir);
-    }
+    warn(files, file);
     let error = Error::from(error).while_doing(doing).with_kind(ErrorKind::ReadOnly);
     broken.get_or_init(|| error).clone()
 }
@@ -179,7 +183,8 @@ impl Tail {
 
     /// Ends the file at its last batch, durably. Appending on is possible, but costs a system call each.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        self.check()?;
+        // The last moment for a warning that could not be given then.
+        self.check().inspect_err(|_| warn(&*self.files, &self.file))?;
         self.append.seal()?;
         self.room = 0;
         self.unsynced = true;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
-use esker::RaftLog;
 use esker::raft::{Cut, LogBatch, Lost, RecoveryMode};
+use esker::{ErrorKind, RaftLog};
 use serde_json::{Value, json};
 
 use super::script::ByScript;
@@ -151,7 +151,8 @@ impl Repair {
         let probe = RaftLog::open(&self.log.store, self.log.options(RecoveryMode::AbsoluteConsistency));
         match probe {
             Ok(log) => log.close()?,
-            Err(error) if error.kind() == esker::ErrorKind::Corruption => (),
+            // One of whose files is newer was refused by the look at it before: this is the note of a close.
+            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat) => {}
             Err(error) => return Err(error.into()),
         }
         for cut in &done.cuts {
