@@ -94,6 +94,11 @@ pub fn power_losses(disk: &SimDisk, n: u64) -> impl Iterator<Item = Image> {
     extremes.into_iter().chain(samples).map(leave).collect::<Vec<_>>().into_iter()
 }
 
+/// Whether what was open on a disk warns the next process that a sync failed.
+pub fn is_warned(disk: &SimDisk) -> bool {
+    disk.paths().iter().any(|path| path.ends_with("SYNC-FAILED"))
+}
+
 /// Lets each read of an open of `image` fail, one at a time: that open says so, or finds everything, and so does the next one; and what they
 /// found and made durable survives power loss. `open` opens, `synced` makes everything durable and says what there is.
 pub fn every_read_of_an_open_fails<S, C: PartialEq>(

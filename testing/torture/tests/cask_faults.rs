@@ -9,7 +9,8 @@ use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Cask, CaskOptions, CaskWriteOptions, ErrorKind};
 use esker_torture::cask::{Past, Step, contents, options, reads_without_lost_pages, run_on, steps, verified};
 use esker_torture::crash::{
-    FAULTS, Replay, Tally, disk, every_read_of_an_open_fails, images, kept_by_reopening, operations, power_losses,
+    FAULTS, Replay, Tally, disk, every_read_of_an_open_fails, images, is_warned, kept_by_reopening, operations,
+    power_losses,
 };
 use esker_torture::hooked::{Call, Hooked};
 use esker_torture::seeds;
@@ -348,14 +349,17 @@ fn a_failed_sync_makes_the_store_read_only() {
     cask.put("before", "x").unwrap();
     cask.sync().unwrap();
     cask.put("unsynced", "x").unwrap();
-    disk.fail_at(disk.op_count(), Fault::Eio);
+    disk.fail_from(disk.op_count(), Fault::Eio);
     assert_eq!(cask.sync().unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert!(!is_warned(&disk), "the warning fails, too");
+    disk.heal();
     assert_eq!(cask.put("after", "x").unwrap_err().kind(), ErrorKind::ReadOnly);
     assert_eq!(cask.sync().unwrap_err().kind(), ErrorKind::ReadOnly);
     assert_eq!(cask.compact().unwrap_err().kind(), ErrorKind::ReadOnly);
     assert!(cask.get("before").unwrap().is_some());
     assert!(cask.stats().background_error.is_some());
     assert!(cask.close().is_err(), "who closes is told");
+    assert!(is_warned(&disk), "a close warns");
     let cask = open(&disk.after_power_loss(Survivors::Everything), &options).unwrap();
     assert!(cask.get("before").unwrap().is_some());
     assert!(cask.get("unsynced").unwrap().is_none());

@@ -3,8 +3,8 @@
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Db, ErrorKind, Options, WriteOptions};
 use esker_torture::crash::{
-    FAULTS, Replay, Tally, disk, every_read_of_an_open_fails, images, kept_by_reopening, may_end_writes, operations,
-    power_losses,
+    FAULTS, Replay, Tally, disk, every_read_of_an_open_fails, images, is_warned, kept_by_reopening, may_end_writes,
+    operations, power_losses,
 };
 use esker_torture::model::{Model, Op, contents};
 use esker_torture::workload::{Ledger, Step, reads_without_lost_pages, run_on, steps};
@@ -363,13 +363,16 @@ fn a_failed_sync_makes_the_store_read_only() {
     db.put("before", "x").unwrap();
     db.sync_wal().unwrap();
     db.put("unsynced", "x").unwrap();
-    disk.fail_at(disk.op_count(), Fault::Eio);
+    disk.fail_from(disk.op_count(), Fault::Eio);
     assert_eq!(db.sync_wal().unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert!(!is_warned(&disk), "the warning fails, too");
+    disk.heal();
     assert_eq!(db.put("after", "x").unwrap_err().kind(), ErrorKind::ReadOnly);
     assert_eq!(db.sync_wal().unwrap_err().kind(), ErrorKind::ReadOnly);
     assert!(db.get("before").unwrap().is_some());
     assert!(db.stats().background_error.is_some());
     drop(db);
+    assert!(is_warned(&disk), "a close warns");
     let disk = disk.after_power_loss(Survivors::Everything);
     let db = Db::open_with_env("/store", Options::default(), disk.env()).unwrap();
     assert!(db.get("before").unwrap().is_some());

@@ -5,7 +5,8 @@ use esker::raft::{ErrorKind, FileId, Options, Queue, RecoveryMode, Version};
 use esker::{LogBatch, RaftLog};
 use esker_format::raft::file_header::FileHeader;
 use esker_torture::crash::{
-    FAULTS, Replay, Tally, disk, every_read_of_an_open_fails, images, kept_by_reopening, operations, power_losses,
+    FAULTS, Replay, Tally, disk, every_read_of_an_open_fails, images, is_warned, kept_by_reopening, operations,
+    power_losses,
 };
 use esker_torture::raft::{Ledger, Op, Step, contents, options, reads_without_lost_pages, steps};
 use esker_torture::seeds;
@@ -575,13 +576,16 @@ fn a_failed_sync_ends_all_writing() {
     };
     put(b"durable", true).unwrap();
     put(b"unsynced", false).unwrap();
-    disk.fail_at(disk.op_count(), Fault::Eio);
+    disk.fail_from(disk.op_count(), Fault::Eio);
     assert_eq!(log.sync().unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert!(!is_warned(&disk), "the warning fails, too");
+    disk.heal();
     assert_eq!(put(b"after", false).unwrap_err().kind(), ErrorKind::ReadOnly);
     assert_eq!(log.sync().unwrap_err().kind(), ErrorKind::ReadOnly);
     assert!(log.get(1, b"unsynced").is_some() && log.get(1, b"after").is_none());
     assert!(log.stats().write_error.is_some());
     drop(log);
+    assert!(is_warned(&disk), "a close warns");
     let disk = disk.after_power_loss(Survivors::Everything);
     let log = open(&disk, &Options::default()).unwrap();
     assert!(log.get(1, b"durable").is_some() && log.get(1, b"unsynced").is_none());

@@ -544,27 +544,39 @@ fn a_deletion_at_the_limit_is_refused_where_its_seal_made_the_store_read_only() 
     assert!(failed > 0);
 }
 
-/// Goal: only a store that is read-only says so: a new log that can neither take its first record nor be cut is given up, and the next one tried.
+/// Goal: only a store that is read-only says so: a new log that can neither take its first record nor be cut is given up, and the next one
+/// tried. One that cannot be removed either ends all writing: to an open it might pass for damage.
 #[test]
-fn a_log_that_cannot_be_begun_makes_no_store_read_only() {
-    let mut refused = 0;
-    for n in 0.. {
+fn a_log_that_cannot_be_begun_makes_no_store_read_only_unless_it_stays() {
+    let (mut refused, mut ended) = (0, 0);
+    for (n, is_for_good) in (0..10).flat_map(|n| [(n, false), (n, true)]) {
         let disk = SimDisk::new();
         let db = open(&disk, 0).unwrap();
         db.put([1], [1; 100]).unwrap();
         let at = disk.op_count() + n;
-        disk.fail_from(at, Fault::Eio);
+        disk.fail_at(at, Fault::Eio);
+        disk.fail_at(at + 1, Fault::Eio);
+        if is_for_good {
+            disk.fail_from(at, Fault::Eio);
+        }
         let rotated = rotate(&db);
         if disk.op_count() <= at {
-            break;
+            continue;
         }
         disk.heal();
-        assert_eq!(rotated.map_err(|error| error.kind()), Err(ErrorKind::Io), "operation {n}");
-        rotate(&db).unwrap();
-        db.put([2], [2; 100]).unwrap();
-        refused += 1;
+        let stays = db.store().failure().is_some();
+        let kind = if stays { ErrorKind::ReadOnly } else { ErrorKind::Io };
+        assert_eq!(rotated.map_err(|error| error.kind()), Err(kind), "operation {n}");
+        assert!(is_for_good || !stays, "operation {n}");
+        if !stays {
+            rotate(&db).unwrap();
+        }
+        assert_eq!(db.put([2], [2; 100]).is_ok(), !stays, "operation {n}");
+        *if stays { &mut ended } else { &mut refused } += 1;
+        drop(db);
+        assert_eq!(contents(&open(&disk, 0).unwrap()).len(), if stays { 1 } else { 2 }, "operation {n}");
     }
-    assert!(refused > 1);
+    assert!(refused > 3 && ended == 1, "{refused} {ended}");
 }
 
 /// Goal: what another write of its group fails for is no matter of a change that is to be synced.

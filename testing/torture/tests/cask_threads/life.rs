@@ -8,7 +8,7 @@ use std::thread;
 use esker::env::Env;
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{CaskOptions, ErrorKind, Result};
-use esker_torture::crash::{Replay, kill};
+use esker_torture::crash::{Replay, is_warned, kill};
 use esker_torture::hooked::{Call, Hooked};
 use esker_torture::lives::{A_WHILE, CallKind, CallsLeft};
 use fastrand::Rng;
@@ -149,7 +149,7 @@ impl Life {
 
     /// Whether the store warns the next process that a sync failed.
     pub(super) fn is_warned(&self) -> bool {
-        self.disk.paths().iter().any(|path| path == Path::new("/store/SYNC-FAILED"))
+        is_warned(&self.disk)
     }
 
     /// What was done, if it was; what was said otherwise may be said.

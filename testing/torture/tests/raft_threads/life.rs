@@ -9,7 +9,7 @@ use std::thread;
 use esker::env::Env;
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::raft::{Error, ErrorKind, Options, Result};
-use esker_torture::crash::{Replay, kill};
+use esker_torture::crash::{Replay, is_warned, kill};
 use esker_torture::hooked::{Call, Hooked};
 use esker_torture::lives::{CallKind, CallsLeft};
 use fastrand::Rng;
@@ -253,7 +253,7 @@ impl Life {
 
     /// Whether the log warns the next process that a sync failed.
     pub(super) fn is_warned(&self) -> bool {
-        self.disk.paths().iter().any(|path| path.ends_with("SYNC-FAILED"))
+        is_warned(&self.disk)
     }
 
     /// What `call` does; what it says may be said.
