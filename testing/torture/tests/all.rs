@@ -39,6 +39,7 @@ mod lock_files;
 mod locking;
 mod look_ahead;
 mod metamorphic;
+mod mixed;
 mod model;
 mod raft_atomic;
 mod raft_beside;
