@@ -18,6 +18,21 @@ pub mod raft;
 pub mod reads;
 pub mod workload;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// Runs what a seed determines, for each of [`seeds`].
+///
+/// # Panics
+/// If it does; the seed is named then.
+pub fn each_seed(count: u64, mut run: impl FnMut(u64)) {
+    for seed in seeds(count) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(seed))) {
+            eprintln!("seed {seed} failed; run it alone with ESKER_SEED={seed}");
+            resume_unwind(panic);
+        }
+    }
+}
+
 /// The seeds that a test goes through: `count` from 0 on, or the one that `ESKER_SEED` names, or those that
 /// `ESKER_TORTURE_SEEDS` asks for (see [`crash`]).
 pub fn seeds(count: u64) -> std::ops::Range<u64> {

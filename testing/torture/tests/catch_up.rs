@@ -13,7 +13,7 @@ use esker_torture::crash::disk;
 use esker_torture::hooked::{Call, Meanwhile};
 use esker_torture::model::{Model, contents};
 use esker_torture::workload::{batch, key, to_batch, value};
-use esker_torture::{options, reads, seeds};
+use esker_torture::{each_seed, options, reads};
 use fastrand::Rng;
 
 const FAMILIES: [&str; 3] = ["default", "second", "third"];
@@ -284,17 +284,11 @@ impl Run {
 /// Goal: whatever the writer does between two of them, a handle that has caught up shows what an open would, and older ones what they did.
 #[test]
 fn handles_that_catch_up_show_each_moment_as_a_map_does() {
-    for seed in seeds(150) {
-        let attempt = std::panic::catch_unwind(|| {
-            let mut run = Run::new(seed);
-            (0..120).for_each(|_| run.step());
-            run.finish();
-        });
-        if let Err(panic) = attempt {
-            eprintln!("seed {seed} failed; run it alone with ESKER_SEED={seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
+    each_seed(150, |seed| {
+        let mut run = Run::new(seed);
+        (0..120).for_each(|_| run.step());
+        run.finish();
+    });
 }
 
 /// Goal: a record whose append fails, though all of it got there, is taken back by its writer; who has seen it meanwhile goes on seeing it, and nobody

@@ -11,7 +11,7 @@ use esker::{
 use esker_torture::crash::may_end_writes;
 use esker_torture::model::{Model, Op, backward, contents, forward};
 use esker_torture::workload::{self, Ledger, Step, batch, key, value};
-use esker_torture::{options, seeds};
+use esker_torture::{each_seed, options, seeds};
 use fastrand::Rng;
 
 const FAMILIES: [&str; 2] = ["default", "second"];
@@ -262,33 +262,23 @@ impl Run {
 }
 
 fn run(seed: u64, background_jobs: usize) {
-    let attempt = std::panic::catch_unwind(|| {
-        let mut run = Run::new(seed, background_jobs);
-        for _ in 0..70 {
-            run.step();
-        }
-        run.finish();
-    });
-    if let Err(panic) = attempt {
-        eprintln!("seed {seed} failed; run it alone with ESKER_SEED={seed}");
-        std::panic::resume_unwind(panic);
+    let mut run = Run::new(seed, background_jobs);
+    for _ in 0..70 {
+        run.step();
     }
+    run.finish();
 }
 
 /// Goal: files and loads, among writes, snapshots, compactions and reopens, answer as if they had been written.
 #[test]
 fn what_comes_in_as_files_answers_as_a_map_does() {
-    for seed in seeds(300) {
-        run(seed, 0);
-    }
+    each_seed(300, |seed| run(seed, 0));
 }
 
 /// The same with compactions and flushes in progress at any moment.
 #[test]
 fn what_comes_in_beside_background_threads_answers_as_a_map_does() {
-    for seed in seeds(40) {
-        run(2_000_000 + seed, 2);
-    }
+    each_seed(40, |seed| run(2_000_000 + seed, 2));
 }
 
 /// Opens what a crash left and compares it with what was promised; then writes over all of it, which must win.

@@ -1,7 +1,6 @@
 //! Everything that writes to a store, and everything that looks at it, in one history: what other tests try one by one may go wrong
 //! where two meet.
 
-use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 
 use esker::env::sim::{ReadFault, SimDisk, Survivors};
@@ -13,7 +12,7 @@ use esker_torture::crash::{FAULTS, Tally, disk, images};
 use esker_torture::model::{Contents, Model, Op, backward, contents, forward};
 use esker_torture::reads::{self, Entries};
 use esker_torture::workload::{Ledger, batch, key, may_transact, range, to_batch, value};
-use esker_torture::{options, seeds};
+use esker_torture::{each_seed, options};
 use fastrand::Rng;
 
 const FAMILIES: [&str; 3] = ["default", "second", "third"];
@@ -469,36 +468,30 @@ impl<'a> Run<'a> {
 }
 
 fn run(seed: u64, background_jobs: usize, fails_in_100: u8, tally: &Tally) {
-    let attempt = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        let mut run = Run::new(seed, background_jobs, tally);
-        for _ in 0..200 {
-            if run.random.u8(..100) < fails_in_100 { run.fail() } else { run.step() }
-        }
-        run.finish();
-    }));
-    if let Err(panic) = attempt {
-        eprintln!("seed {seed} failed; run it alone with ESKER_SEED={seed}");
-        std::panic::resume_unwind(panic);
+    let mut run = Run::new(seed, background_jobs, tally);
+    for _ in 0..200 {
+        if run.random.u8(..100) < fails_in_100 { run.fail() } else { run.step() }
     }
+    run.finish();
 }
 
 /// Goal: whatever writes and whatever looks meet in a history, all answers are those of a map, and a power loss leaves one of its states.
 #[test]
 fn histories_of_everything_answer_as_a_map_does() {
     let tally = Tally::new("histories_of_everything_answer_as_a_map_does");
-    seeds(40).for_each(|seed| run(seed, 0, 0, &tally));
+    each_seed(40, |seed| run(seed, 0, 0, &tally));
 }
 
 /// The same where calls of the disk fail: none of it takes back what was acknowledged, or leaves what was refused.
 #[test]
 fn histories_of_everything_in_which_calls_fail_answer_as_a_map_does() {
     let tally = Tally::new("histories_of_everything_in_which_calls_fail_answer_as_a_map_does");
-    seeds(20).for_each(|seed| run(seed, 0, 15, &tally));
+    each_seed(20, |seed| run(seed, 0, 15, &tally));
 }
 
 /// The same with real background threads.
 #[test]
 fn histories_of_everything_beside_background_threads_answer_as_a_map_does() {
     let tally = Tally::new("histories_of_everything_beside_background_threads_answer_as_a_map_does");
-    seeds(8).for_each(|seed| run(seed, 2, 0, &tally));
+    each_seed(8, |seed| run(seed, 2, 0, &tally));
 }

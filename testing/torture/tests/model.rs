@@ -5,7 +5,7 @@ use esker::{ColumnFamily, Db, Options, ReadOptions, Snapshot, WriteOptions};
 use esker_torture::crash::disk;
 use esker_torture::model::{Contents, Model, backward, contents, forward};
 use esker_torture::workload::{batch, key, may_transact, to_batch, transact};
-use esker_torture::{options, reads, seeds};
+use esker_torture::{each_seed, options, reads};
 use fastrand::Rng;
 
 const FAMILIES: [&str; 3] = ["default", "second", "third"];
@@ -234,32 +234,22 @@ impl Run {
 }
 
 fn run(seed: u64, background_jobs: usize) {
-    let attempt = std::panic::catch_unwind(|| {
-        let mut run = Run::new(seed, background_jobs);
-        for _ in 0..120 {
-            run.step();
-        }
-        run.finish();
-    });
-    if let Err(panic) = attempt {
-        eprintln!("seed {seed} failed; run it alone with ESKER_SEED={seed}");
-        std::panic::resume_unwind(panic);
+    let mut run = Run::new(seed, background_jobs);
+    for _ in 0..120 {
+        run.step();
     }
+    run.finish();
 }
 
 /// Goal: no options and no order of operations change an answer.
 /// Method: a thousand seeds, each with random options, 120 random operations, the last of them a full comparison.
 #[test]
 fn a_thousand_random_histories_answer_as_a_map_does() {
-    for seed in seeds(1000) {
-        run(seed, 0);
-    }
+    each_seed(1000, |seed| run(seed, 0));
 }
 
 /// The same with real background threads, so that flushes and compactions fall at any moment.
 #[test]
 fn random_histories_with_background_threads_answer_as_a_map_does() {
-    for seed in seeds(60) {
-        run(1_000_000 + seed, 2);
-    }
+    each_seed(60, |seed| run(1_000_000 + seed, 2));
 }
