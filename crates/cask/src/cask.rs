@@ -264,6 +264,15 @@ impl Cask {
         self.here()?.value_len(key.as_ref())
     }
 
+    /// When the time of the value of `key` is over, in seconds since 1970. `None` for a value that stays, and for a key that has none, which
+    /// [`exists`](Self::exists) tells apart. Cost: as [`get`](Self::get), and a look at the whole record.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn expires_at(&self, key: impl AsRef<[u8]>) -> Result<Option<u64>> {
+        self.here()?.expires_at(key.as_ref())
+    }
+
     /// Sets `key` to `value`. Returns the version that this write was given: higher than that of every earlier write.
     ///
     /// # Errors

@@ -138,6 +138,17 @@ impl Store {
         Ok(len)
     }
 
+    pub(crate) fn expires_at(&self, key: &[u8]) -> Result<Option<u64>> {
+        self.check_open()?;
+        let mut at = None;
+        self.newest(self.keydir.hash(key), key, |found: &Found<'_>| {
+            found.file.verify(found.offset, found.raw)?;
+            at = found.record.expires_at.filter(|_| !self.is_gone(&found.record));
+            Ok(())
+        })?;
+        Ok(at)
+    }
+
     /// Where a sync has failed, memory is nothing to trust: the system may show the bytes that are on the disk in place of those that were written.
     #[inline]
     pub(crate) fn verifies_reads(&self) -> bool {
@@ -415,6 +426,7 @@ mod tests {
             assert!(cask.get("key").map_or(true, |found| found.is_some()), "bit {bit}: get");
             assert!(cask.exists("key").unwrap_or(true), "bit {bit}: exists");
             assert!(cask.value_len("key").map_or(true, |found| found.is_some()), "bit {bit}: value_len");
+            assert!(cask.expires_at("key").map_or(true, |found| found.is_some()), "bit {bit}: expires_at");
             assert!(cask.history("key").map_or(true, |found| !found.is_empty()), "bit {bit}: history");
             let located = cask.store().locate(cask.store().keydir.hash(b"key"), b"key");
             assert!(located.map_or(true, |located| !located.is_over), "bit {bit}: locate");

@@ -134,6 +134,15 @@ impl CaskScan {
         self.entry().map_or(0, |(_, item)| item.version)
     }
 
+    /// When the entry's time is over, in seconds since 1970; `None` if it stays, or there is none.
+    ///
+    /// # Errors
+    /// `Corruption` if its record is damaged.
+    pub fn expires_at(&self) -> Result<Option<u64>> {
+        let Some((chunk, item)) = self.entry() else { return Ok(None) };
+        Ok(chunk.file.decode(item.offset(), chunk.bytes(item.record()))?.expires_at)
+    }
+
     /// The entry's value; empty where there is none.
     ///
     /// # Errors

@@ -74,6 +74,16 @@ impl<'a> CaskEntries<'a> {
         self.scan.key()
     }
 
+    /// When its time is over, in seconds since 1970, if it has an end. Before [`value`](Self::value).
+    pub(crate) fn expires_at(&mut self) -> Result<Option<u64>, Failure> {
+        let at = match &self.newest {
+            Some(_) => self.cask.expires_at(self.scan.key()),
+            None => self.scan.expires_at(),
+        };
+        // Where the record is damaged, its value says so.
+        at.or_else(|error| self.pass(error).map(|()| None))
+    }
+
     /// The value; `None` if it is damaged.
     pub(crate) fn value(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         if let Some(value) = self.newest.take() {

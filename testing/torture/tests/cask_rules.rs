@@ -365,6 +365,29 @@ fn space_of_expired_values_comes_back_while_their_neighbours_live() {
     }
 }
 
+/// Goal: when the time of a value is over is told until it is, by its key and by a scan, packed and not.
+#[test]
+fn the_end_of_a_value_is_told_until_it_comes() {
+    let disk = SimDisk::new();
+    let cask = Cask::open_with_env("/store", options(), disk.env()).unwrap();
+    let short = CaskWriteOptions { sync: false, ttl: Some(Duration::from_secs(60)), stripe: None };
+    let now = disk.env().clock.unix_seconds();
+    cask.put("stays", "x").unwrap();
+    cask.put_with("ends", "x", &short).unwrap();
+    cask.put_with("ends packed", [7; 10_000], &short).unwrap();
+    for (passed, ends) in [(0, Some(now + 60)), (59, Some(now + 60)), (61, None)] {
+        disk.clock().advance(Duration::from_secs(now + passed - disk.env().clock.unix_seconds()));
+        for (key, wanted) in [("stays", None), ("ends", ends), ("ends packed", ends), ("absent", None)] {
+            assert_eq!(cask.expires_at(key).unwrap(), wanted, "{key} after {passed} s");
+        }
+        let mut scan = cask.scan().unwrap();
+        while scan.advance().unwrap() {
+            let wanted = if scan.key() == b"stays" { None } else { ends };
+            assert_eq!(scan.expires_at().unwrap(), wanted, "{:?} after {passed} s", scan.key());
+        }
+    }
+}
+
 /// Goal: of a key whose newest version has expired nothing is shown, by get, history and scan alike, though older versions that would live are kept;
 /// before and after the merge that makes a deletion of it. Versions that expire within a history hide nothing.
 #[test]

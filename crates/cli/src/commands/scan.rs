@@ -50,7 +50,7 @@ pub(crate) struct Scan {
     #[arg(long, conflicts_with = "json")]
     raw: bool,
 
-    /// Print an object a line: key_hex, value_hex
+    /// Print an object a line: key_hex, value_hex; expires_at, in seconds since 1970, where a Cask's value has an end
     #[arg(long)]
     json: bool,
 }
@@ -82,10 +82,10 @@ impl Scan {
         let mut left = self.limit.unwrap_or(u64::MAX);
         while entries.valid() && left > 0 && !out.is_closed() {
             if self.keys {
-                print(out, form, entries.key(), None)?;
+                print(out, form, entries.key(), None, None)?;
             } else {
                 let value = entries.value()?;
-                print(out, form, entries.key(), Some(&value))?;
+                print(out, form, entries.key(), Some(&value), None)?;
             }
             left -= 1;
             if self.reverse { entries.prev()? } else { entries.next()? }
@@ -106,9 +106,10 @@ impl Scan {
             if !entries.key().starts_with(&prefix) {
                 continue;
             }
+            let expires_at = if self.json { entries.expires_at()? } else { None };
             let value = if self.keys { None } else { entries.value()? };
             if self.keys || value.is_some() {
-                print(out, form, entries.key(), value.as_deref())?;
+                print(out, form, entries.key(), value.as_deref(), expires_at)?;
                 left -= 1;
             }
         }
@@ -116,7 +117,13 @@ impl Scan {
     }
 }
 
-fn print(out: &mut Output, form: Form, key: &[u8], value: Option<&[u8]>) -> Result<(), Failure> {
+fn print(
+    out: &mut Output,
+    form: Form,
+    key: &[u8],
+    value: Option<&[u8]>,
+    expires_at: Option<u64>,
+) -> Result<(), Failure> {
     let encode = match form {
         Form::Raw => {
             out.bytes(key)?;
@@ -127,10 +134,14 @@ fn print(out: &mut Output, form: Form, key: &[u8], value: Option<&[u8]>) -> Resu
             return out.bytes(b"\n");
         }
         Form::Json => {
-            return match value {
-                Some(value) => out.json(&json!({ "key_hex": hex(key), "value_hex": hex(value) })),
-                None => out.json(&json!({ "key_hex": hex(key) })),
-            };
+            let mut object = json!({ "key_hex": hex(key) });
+            if let Some(value) = value {
+                object["value_hex"] = hex(value).into();
+            }
+            if let Some(at) = expires_at {
+                object["expires_at"] = at.into();
+            }
+            return out.json(&object);
         }
         Form::Text => escaped,
         Form::Hex => hex,

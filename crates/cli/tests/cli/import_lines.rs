@@ -114,6 +114,32 @@ fn what_a_scan_prints_goes_into_another_store() {
     assert_eq!(other.run("count", ["--column_family", "new"]).done().text(), "3\n");
 }
 
+/// Goal: what ends at a time still does in another Cask; one that keeps no times says so, and what is over is left out.
+#[test]
+fn what_expires_does_so_in_another_store() {
+    let place = Place::new();
+    place.run("create", ["--kind", "cask"]).done();
+    place.run("put", ["stays", "x"]).done();
+    place.run("put", ["ends", "y", "--ttl", "3600"]).done();
+    let mut printed = place.run("scan", ["--json"]).done().out;
+    let ends = |place: &Place| {
+        let lines = place.run("scan", ["--json", "--keys"]).done().json_lines();
+        let at = |line: &serde_json::Value| (line["key_hex"].as_str().unwrap().to_owned(), line["expires_at"].as_u64());
+        lines.iter().map(at).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let before = ends(&place);
+    assert!(before["656e6473"].is_some() && before["7374617973"].is_none(), "{before:?}");
+    printed.extend_from_slice(b"{\"key_hex\":\"6f766572\",\"value_hex\":\"\",\"expires_at\":1000000000}\n");
+    let other = Place::new();
+    esker_with_input(other.arguments("import", ["--entries", "-", "--kind", "cask"]), &printed).done();
+    let after = ends(&other);
+    assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+    let late = after["656e6473"].unwrap() - before["656e6473"].unwrap();
+    assert!(late <= 60 && after["7374617973"].is_none(), "{after:?}");
+    let db = Place::new();
+    esker_with_input(db.arguments("import", ["--entries", "-"]), &printed).failed(&["expires_at", "--kind cask"]);
+}
+
 #[test]
 fn a_line_that_is_no_entry_is_told() {
     for (bad, words) in [
@@ -121,6 +147,7 @@ fn a_line_that_is_no_entry_is_told() {
         ("{\"key_hex\":\"6\",\"value_hex\":\"\"}", "field \"key_hex\": not hexadecimal: 6"),
         ("{\"key_hex\":6,\"value_hex\":\"\"}", "field \"key_hex\""),
         ("6", "not a JSON object"),
+        ("{\"key_hex\":\"61\",\"value_hex\":\"\",\"expires_at\":\"soon\"}", "field \"expires_at\""),
     ] {
         let place = Place::new();
         esker_with_input(place.arguments("import", ["--entries", "-"]), bad.as_bytes()).failed(&["line 1", words]);

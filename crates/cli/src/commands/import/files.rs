@@ -59,7 +59,7 @@ fn load(command: &Import, target: &Target, tree: &mut Tree) -> Result<(Loaded, V
                     key.extend_from_slice(files.relative(taken.index));
                     let bytes = (key.len() + content.bytes.len()) as u64;
                     loader.make_room(bytes).map_err(|error| loader.stopped(&error))?;
-                    let put = loader.put(&key, &content.bytes);
+                    let put = loader.put(&key, &content.bytes, None);
                     put.map_err(|error| loader.stopped(&of_file(error, &files.path(taken.index))))?;
                     if let Some(stamp) = stamps.get_mut(taken.index) {
                         *stamp = Some(content.stamp);

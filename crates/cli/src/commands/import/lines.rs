@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use esker::{Error, ErrorKind};
 use serde_json::json;
@@ -44,15 +44,33 @@ impl Form<'_> {
         }
     }
 
-    /// Key and value, or why the line has none.
-    fn entry<'l>(&self, line: &'l [u8]) -> Result<(Vec<u8>, Cow<'l, [u8]>), String> {
+    /// What the line says, or why it says nothing.
+    fn entry<'l>(&self, line: &'l [u8]) -> Result<Entry<'l>, String> {
         match self {
-            Self::Object { field } => Ok((key_of(line, field)?.into_bytes(), Cow::Borrowed(line))),
+            Self::Object { field } => {
+                Ok(Entry { key: key_of(line, field)?.into_bytes(), value: Cow::Borrowed(line), expires_at: None })
+            }
             Self::Entry => {
                 let object = object_of(line)?;
-                Ok((bytes_of(&object, "key_hex")?, Cow::Owned(bytes_of(&object, "value_hex")?)))
+                let value = Cow::Owned(bytes_of(&object, "value_hex")?);
+                Ok(Entry { key: bytes_of(&object, "key_hex")?, value, expires_at: time_of(&object, "expires_at")? })
             }
         }
+    }
+}
+
+struct Entry<'l> {
+    key: Vec<u8>,
+    value: Cow<'l, [u8]>,
+    /// In seconds since 1970.
+    expires_at: Option<u64>,
+}
+
+impl Entry<'_> {
+    /// For how long from now on, if that has an end.
+    fn ttl(&self) -> Option<Duration> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.expires_at.map(|at| Duration::from_secs(at.saturating_sub(now)))
     }
 }
 
@@ -155,10 +173,14 @@ fn load(
             let reason = format!("is longer than the {bytes_max} bytes of the longest value");
             return Err(Stop::Line(number, reason));
         }
-        let (suffix, value) = form.entry(line).map_err(|reason| Stop::Line(number, reason))?;
+        let entry = form.entry(line).map_err(|reason| Stop::Line(number, reason))?;
+        let ttl = entry.ttl();
+        if ttl.is_some_and(|ttl| ttl.is_zero()) {
+            continue;
+        }
         key.truncate(prefix.len());
-        key.extend_from_slice(&suffix);
-        let put = loader.put(&key, &value).and_then(|()| loader.write_if_full());
+        key.extend_from_slice(&entry.key);
+        let put = loader.put(&key, &entry.value, ttl).and_then(|()| loader.write_if_full());
         put.map_err(|error| match error.kind() {
             ErrorKind::InvalidArgument => Stop::Line(number, error.reason().to_owned()),
             _ => Stop::Store(error),
@@ -183,6 +205,12 @@ fn bytes_of(object: &HashMap<String, &RawValue>, field: &str) -> Result<Vec<u8>,
     let text: String =
         serde_json::from_str(field_of(object, field)?).map_err(|error| format!("field {field:?}: {error}"))?;
     from_hex(text.as_bytes()).map_err(|error| format!("field {field:?}: {error}"))
+}
+
+/// The time that the number in `field` says, if it is there.
+fn time_of(object: &HashMap<String, &RawValue>, field: &str) -> Result<Option<u64>, String> {
+    let Some(value) = object.get(field) else { return Ok(None) };
+    serde_json::from_str(value.get()).map_err(|error| format!("field {field:?}: {error}"))
 }
 
 fn field_of<'l>(object: &HashMap<String, &'l RawValue>, field: &str) -> Result<&'l str, String> {

@@ -1,8 +1,10 @@
 //! Writes entries: in batches, small ones together, a large one alone; or, where they are sorted, as one load.
 
+use std::time::Duration;
+
 use esker::{BulkLoad, Error, ErrorKind};
 
-use super::target::{Batch, Target};
+use super::target::{Batch, Target, needs_cask};
 use crate::failure::Failure;
 use crate::sizes::Count;
 
@@ -65,13 +67,14 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Takes an entry. It is written with its batch, by this call's successors.
-    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    /// Takes an entry, for so long if that is said. It is written with its batch, by this call's successors.
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8], ttl: Option<Duration>) -> Result<(), Error> {
         let bytes = (key.len() + value.len()) as u64;
         self.make_room(bytes)?;
         match &mut self.way {
+            Way::Sorted(_) if ttl.is_some() => return Err(needs_cask()),
             Way::Sorted(load) => load.put(key, value)?,
-            Way::Batches { target, batch, .. } => batch.put(target, key, value)?,
+            Way::Batches { target, batch, .. } => batch.put(target, key, value, ttl)?,
         }
         self.loaded.entries += 1;
         self.loaded.bytes += bytes;

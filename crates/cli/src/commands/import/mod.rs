@@ -35,6 +35,7 @@ use crate::stores::{self, FamilyChoices, open_read_only, open_with, warn_of_dama
 /// is not so is imported.
 ///
 /// With --entries, each line is an object as `esker scan --json` prints it, of any store: `esker scan OLD --json | esker import NEW --entries -`.
+/// What ends at a time (expires_at) goes into a Cask only, and is left out if that is over.
 ///
 /// With --sorted, keys must ascend, each once, as the paths of --files do. They go straight into tables and blob files, past
 /// log and memory, at the speed of the device, and take effect all at once: after an error, or an interruption, nothing
@@ -93,7 +94,7 @@ pub(crate) struct Import {
     #[arg(long)]
     sync: bool,
 
-    /// How long each key lives; only in a Cask
+    /// How long each key lives that says nothing else; only in a Cask
     #[arg(long, value_name = "SECONDS")]
     ttl: Option<u64>,
 

@@ -100,12 +100,29 @@ impl Target {
     }
 }
 
+/// An entry with a time of its own is refused, for who would keep it for ever loses what it was told.
+pub(crate) fn needs_cask() -> Error {
+    Error::invalid_argument(
+        "it has \"expires_at\", which only a Cask keeps; import into one (--kind cask), or leave the field out",
+    )
+}
+
 impl Batch {
-    pub(crate) fn put(&mut self, target: &Target, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub(crate) fn put(
+        &mut self,
+        target: &Target,
+        key: &[u8],
+        value: &[u8],
+        ttl: Option<Duration>,
+    ) -> Result<(), Error> {
         match (self, target) {
+            (Self::Db(_), Target::Db { .. }) if ttl.is_some() => Err(needs_cask()),
             (Self::Db(batch), Target::Db { family, .. }) => batch.put_cf(family, key, value),
             (Self::Cask(batch, bytes), _) => {
-                batch.put(key, value)?;
+                match ttl {
+                    Some(ttl) => batch.put_with_ttl(key, value, ttl)?,
+                    None => batch.put(key, value)?,
+                }
                 *bytes += (key.len() + value.len()) as u64;
                 Ok(())
             }
