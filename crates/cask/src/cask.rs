@@ -504,7 +504,7 @@ impl OpenCask {
             store.finish_files()
         } else {
             drop(store.stripes.lock_all());
-            store.warn_again();
+            store.tidy_failed();
             failed
         };
         // Dropped last: nothing of ours is written to the directory any more.

@@ -321,10 +321,14 @@ impl Store {
         result
     }
 
-    /// The next process is warned, should that have failed when it was due.
-    pub(crate) fn warn_again(&self) {
+    /// The last moment for what could not be done when the store failed: the next process is warned, and what failed appends left is cut off. Should
+    /// that fail again, the failure that is told is the worse one.
+    pub(crate) fn tidy_failed(&self) {
         if self.failure.lock().is_some() {
             let _ = distrust::warn(&*self.env.files, &self.dir);
+        }
+        for file in &self.state.lock().retired {
+            let _ = file.end();
         }
     }
 

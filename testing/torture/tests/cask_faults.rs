@@ -464,9 +464,10 @@ fn a_failed_append_leaves_nothing_that_passes_for_damage() {
 #[test]
 fn what_was_refused_does_not_come_back() {
     let options = CaskOptions { create_if_missing: true, background_jobs: 0, stripes: 1, ..CaskOptions::default() };
-    for fault in [Fault::EioAfter, Fault::ShortWrite { kept_bytes: 1 << 20 }] {
+    for (fault, is_mapped) in FAULTS.into_iter().flat_map(|fault| [(fault, false), (fault, true)]) {
         for for_good in [false, true] {
             let disk = SimDisk::new();
+            disk.lend_windows(is_mapped);
             let cask = open(&disk, &options).unwrap();
             cask.put("before", "x").unwrap();
             let appending = disk.op_count();
@@ -478,13 +479,18 @@ fn what_was_refused_does_not_come_back() {
             let error = cask.put("refused", "y").unwrap_err();
             assert_eq!(error.kind() == ErrorKind::ReadOnly, for_good, "{error}");
             assert_eq!(cask.get("refused").unwrap(), None);
+            if !for_good {
+                let again = open(&disk.after_process_death(), &options).unwrap();
+                assert_eq!(again.get("refused").unwrap(), None, "{fault:?}, mapped: {is_mapped}");
+                assert!(again.recovery().damage.is_empty(), "{fault:?}, mapped: {is_mapped}");
+            }
             assert_eq!(cask.put_if_absent("refused", "z", &CaskWriteOptions::default()).is_ok(), !for_good);
             assert_eq!(cask.delete("refused").is_ok(), !for_good);
-            for image in [disk.after_process_death(), disk.after_power_loss(Survivors::Everything)] {
-                let again = open(&image, &options).unwrap();
-                assert_eq!(again.get("before").unwrap().as_deref(), Some(&b"x"[..]));
-                assert!(for_good || again.get("refused").unwrap().is_none(), "{fault:?}");
-            }
+            disk.heal();
+            assert_eq!(cask.close().is_ok(), !for_good);
+            let again = open(&disk, &options).unwrap();
+            assert_eq!(again.get("before").unwrap().as_deref(), Some(&b"x"[..]));
+            assert_eq!(again.get("refused").unwrap(), None, "{fault:?}, mapped: {is_mapped}, for good: {for_good}");
         }
     }
 }

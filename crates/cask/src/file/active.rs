@@ -115,8 +115,21 @@ impl ActiveFile {
     /// # Errors
     /// `ReadOnly` if a sync failed; else the file may still be longer, and can be ended again.
     pub(crate) fn finish(&self) -> Result<bool> {
-        self.file.seal()?;
+        self.end()?;
         self.sync()
+    }
+
+    /// Ends the file behind its last record.
+    ///
+    /// # Errors
+    /// What the system said: the file may still be longer.
+    pub(crate) fn end(&self) -> Result<()> {
+        let end = self.data.end();
+        // An append failed, and what it left could not be cut off then: to an open it may pass for damage, or for a record.
+        if self.file.len() > end {
+            self.file.truncate(end)?;
+        }
+        Ok(self.file.seal()?)
     }
 
     fn unknown(&self, why: &str) -> Error {
