@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
+use esker_format::rocksdb::order::Order;
 use esker_format::rocksdb::write_batch;
 
 use crate::entry::Key;
@@ -17,8 +18,8 @@ pub struct WriteBatch {
     raw: write_batch::WriteBatch,
     /// Whether something in it is of another column family than the default one.
     names_families: bool,
-    /// Whether it has operands, which not every family takes.
-    has_operands: bool,
+    /// Whether it has what not every family takes: operands, and ranges of keys.
+    needs_check: bool,
     /// The session of the store whose handles named families: another store has other families under the same numbers.
     session: Option<Arc<str>>,
     /// To where it can go back, the newest last.
@@ -30,7 +31,7 @@ pub struct WriteBatch {
 struct SavePoint {
     raw: write_batch::Mark,
     names_families: bool,
-    has_operands: bool,
+    needs_check: bool,
     has_session: bool,
 }
 
@@ -104,12 +105,13 @@ impl WriteBatch {
     }
 
     /// Removes all keys of the default column family from `begin` on and before `end`: those that are there, and those that earlier operations
-    /// of the batch put. Nothing if they are equal. See [`Db::delete_range_cf`](crate::Db::delete_range_cf).
+    /// of the batch put. Nothing if they are equal. See [`Db::delete_range_cf`](crate::Db::delete_range_cf). Where that family has another
+    /// [comparator](crate::FamilyOptions::comparator), name it by [`delete_range_cf`](Self::delete_range_cf): a batch alone takes keys to lie by their bytes.
     ///
     /// # Errors
     /// `InvalidArgument`: `begin` comes after `end`; as [`put`](Self::put) for both keys.
     pub fn delete_range(&mut self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
-        self.delete_range_id(0, begin.as_ref(), end.as_ref())
+        self.delete_range_id(0, Order::BYTEWISE, begin.as_ref(), end.as_ref())
     }
 
     /// The same in `family`. See [`delete_range`](Self::delete_range).
@@ -123,20 +125,18 @@ impl WriteBatch {
         end: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.bind(&family.0.session)?;
-        self.delete_range_id(family.id(), begin.as_ref(), end.as_ref())
+        self.delete_range_id(family.id(), family.0.order, begin.as_ref(), end.as_ref())
     }
 
-    fn delete_range_id(&mut self, family_id: u32, begin: &[u8], end: &[u8]) -> Result<()> {
-        match begin.cmp(end) {
+    pub(crate) fn delete_range_id(&mut self, family_id: u32, order: Order, begin: &[u8], end: &[u8]) -> Result<()> {
+        match order.compare(begin, end) {
             Ordering::Less => {
+                self.needs_check = true;
                 self.names_families |= family_id != 0;
                 refuse(self.raw.delete_range(family_id, begin, end))
             }
             Ordering::Equal => Ok(()),
-            Ordering::Greater => {
-                let (begin, end) = (Key(begin), Key(end));
-                Err(Error::invalid_argument(format!("a range of keys cannot begin at {begin} and end before {end}")))
-            }
+            Ordering::Greater => Err(descends(order, begin, end)),
         }
     }
 
@@ -145,7 +145,7 @@ impl WriteBatch {
     /// # Errors
     /// As [`put`](Self::put), `operand` being the value.
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
-        self.has_operands = true;
+        self.needs_check = true;
         refuse(self.raw.merge(0, key.as_ref(), operand.as_ref()))
     }
 
@@ -156,7 +156,7 @@ impl WriteBatch {
     pub fn merge_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.bind(&family.0.session)?;
         self.names_families |= family.id() != 0;
-        self.has_operands = true;
+        self.needs_check = true;
         refuse(self.raw.merge(family.id(), key.as_ref(), operand.as_ref()))
     }
 
@@ -179,16 +179,16 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.raw.clear();
         self.names_families = false;
-        self.has_operands = false;
+        self.needs_check = false;
         self.session = None;
         self.save_points.clear();
     }
 
     /// Remembers how it is now, above what it remembers already.
     pub fn set_save_point(&mut self) {
-        let Self { names_families, has_operands, .. } = *self;
+        let Self { names_families, needs_check, .. } = *self;
         let has_session = self.session.is_some();
-        self.save_points.push(SavePoint { raw: self.raw.mark(), names_families, has_operands, has_session });
+        self.save_points.push(SavePoint { raw: self.raw.mark(), names_families, needs_check, has_session });
     }
 
     /// Takes out what came since the last [save point](Self::set_save_point), and forgets that.
@@ -196,9 +196,9 @@ impl WriteBatch {
     /// # Errors
     /// `NotFound`: there is none.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
-        let SavePoint { raw, names_families, has_operands, has_session } = self.last_save_point()?;
+        let SavePoint { raw, names_families, needs_check, has_session } = self.last_save_point()?;
         self.raw.rewind(raw);
-        (self.names_families, self.has_operands) = (names_families, has_operands);
+        (self.names_families, self.needs_check) = (names_families, needs_check);
         // Once it has one, that stays.
         self.session.take_if(|_| !has_session);
         Ok(())
@@ -225,7 +225,7 @@ impl WriteBatch {
             self.bind(session)?;
         }
         self.names_families |= other.names_families;
-        self.has_operands |= other.has_operands;
+        self.needs_check |= other.needs_check;
         refuse(self.raw.append(&other.raw))
     }
 
@@ -262,8 +262,8 @@ impl WriteBatch {
         self.names_families
     }
 
-    pub(crate) fn has_operands(&self) -> bool {
-        self.has_operands
+    pub(crate) fn needs_check(&self) -> bool {
+        self.needs_check
     }
 
     pub(crate) fn raw(&self) -> &write_batch::WriteBatch {
@@ -277,4 +277,12 @@ impl WriteBatch {
 
 fn refuse(result: std::result::Result<(), write_batch::TooLarge>) -> Result<()> {
     result.map_err(|error| Error::invalid_argument(error.to_string()).with_source(error))
+}
+
+/// That a range of keys begins behind its end.
+pub(crate) fn descends(order: Order, begin: &[u8], end: &[u8]) -> Error {
+    let (begin, end, name) = (Key(begin), Key(end), order.name());
+    Error::invalid_argument(format!(
+        "a range of keys cannot begin at {begin} and end before {end}, which comes first in the order {name:?}"
+    ))
 }

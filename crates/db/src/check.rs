@@ -10,7 +10,7 @@ use esker_env::Env;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::accounted_bytes;
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
-use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey};
+use esker_format::rocksdb::internal_key::{FileNumber, InternalKey};
 
 use crate::entry;
 use crate::family::{Family, View};
@@ -128,7 +128,8 @@ fn has_bounds(table: &TableFile, smallest: Option<&[u8]>, largest: &[u8]) -> boo
     if table.table.range_deletions().is_empty() {
         return smallest == meta.smallest && largest == meta.largest;
     }
-    internal_key::compare(smallest, &meta.smallest).is_ge() && internal_key::compare(largest, &meta.largest).is_le()
+    let order = table.table.order();
+    order.compare_internal(smallest, &meta.smallest).is_ge() && order.compare_internal(largest, &meta.largest).is_le()
 }
 
 impl<'a> Pass<'a> {

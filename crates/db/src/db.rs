@@ -320,7 +320,9 @@ impl Db {
     /// # Errors
     /// As [`delete_range_cf`](Self::delete_range_cf).
     pub fn delete_range(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
-        self.write_one(&WriteOptions::default(), |batch| batch.delete_range(begin, end))
+        let order = self.store().default_family.order;
+        let (begin, end) = (begin.as_ref(), end.as_ref());
+        self.write_one(&WriteOptions::default(), |batch| batch.delete_range_id(0, order, begin, end))
     }
 
     /// Removes all keys of `family` from `begin` on and before `end`, however many there are, by one entry: those that are there now. Snapshots
@@ -336,7 +338,7 @@ impl Db {
     /// deletions down to the level of what they hide, and away.
     ///
     /// # Errors
-    /// As [`write`](Self::write), and `InvalidArgument` if `begin` comes after `end`.
+    /// As [`write`](Self::write), and `InvalidArgument` if `begin` comes after `end` in the order of the family.
     pub fn delete_range_cf(
         &self,
         family: &ColumnFamily,

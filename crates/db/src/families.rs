@@ -12,7 +12,7 @@ use esker_log::writer::LogWriter;
 use crate::family::Family;
 use crate::options::{FamilyOptions, validate_family_name};
 use crate::store::{Installer, Store};
-use crate::version::{COMPARATOR_NAME, ManifestWriter, Version};
+use crate::version::{ManifestWriter, Version};
 use crate::{Error, ErrorKind, Result};
 
 impl Store {
@@ -34,13 +34,13 @@ impl Store {
             let edit = VersionEdit {
                 column_family: id,
                 column_family_add: Some(name.to_owned()),
-                comparator: Some(COMPARATOR_NAME.to_owned()),
+                comparator: Some(options.comparator.name().to_owned()),
                 log_number: Some(lead.wal_number),
                 max_column_family: Some(id),
                 ..VersionEdit::default()
             };
-            let family =
-                Family::new(id, name.to_owned(), options, Version::empty(), lead.wal_number, self.session_id.clone());
+            let version = Version::empty(options.order());
+            let family = Family::new(id, name.to_owned(), options, version, lead.wal_number, self.session_id.clone());
             let mut next: BTreeMap<_, _> = (*families).clone();
             next.insert(id, family.clone());
             // Before there is the family: what is put into it must find these options after a death. Options of none harm nobody.
@@ -237,9 +237,12 @@ fn check_fixed(before: &FamilyOptions, after: &FamilyOptions) -> Result<()> {
         (Some(before), Some(after)) => Arc::ptr_eq(before, after),
         (before, after) => before.is_none() && after.is_none(),
     };
-    let fixed =
-        [("merge_operator", is_same_operator), ("level_count", before.level_count == after.level_count)].into_iter();
-    match fixed.filter(|(_, is_same)| !is_same).map(|(name, _)| name).next() {
+    let fixed = [
+        ("merge_operator", is_same_operator),
+        ("comparator", before.order() == after.order()),
+        ("level_count", before.level_count == after.level_count),
+    ];
+    match fixed.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).next() {
         None => Ok(()),
         Some(name) => Err(Error::invalid_argument(format!(
             "option {name} cannot be changed while the store is open; open it with another"

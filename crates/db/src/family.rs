@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::order::Order;
 use parking_lot::Mutex;
 
 use crate::blob::{BlobFile, WrittenBlobs};
@@ -40,8 +41,8 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    pub(crate) fn new(first_wal: FileNumber) -> Arc<Self> {
-        Self::with(Memtable::new(), first_wal)
+    pub(crate) fn new(order: Order, first_wal: FileNumber) -> Arc<Self> {
+        Self::with(Memtable::new(order), first_wal)
     }
 
     /// The one that takes writes after this one.
@@ -110,6 +111,8 @@ pub(crate) struct Family {
     options: ArcSwap<FamilyOptions>,
     /// The operator that it has for as long as the store is open.
     pub(crate) merge_operator: Option<Arc<dyn MergeOperator>>,
+    /// Of its keys.
+    pub(crate) order: Order,
     /// The session of the store that it belongs to.
     pub(crate) session: Arc<str>,
     pub(crate) view: ArcSwap<View>,
@@ -149,7 +152,8 @@ impl Family {
     ) -> Arc<Self> {
         // Of a store that is opened nothing is known: the careful guess.
         let overwriting = Overwriting::new(if version.tables().next().is_some() { 1.0 } else { 0.0 });
-        let view = View { active: Generation::new(wal), sealed: Vec::new(), version: Arc::new(version) };
+        let order = version.order();
+        let view = View { active: Generation::new(order, wal), sealed: Vec::new(), version: Arc::new(version) };
         let (view, dropped) = (ArcSwap::from_pointee(view), AtomicBool::new(false));
         let separation = AtomicU8::new(options.separation.number());
         let partitions = AtomicBool::new(options.blob_partition.is_some());
@@ -161,6 +165,7 @@ impl Family {
             id,
             name,
             merge_operator: options.merge_operator.clone(),
+            order,
             options: ArcSwap::from_pointee(options),
             session,
             view,
@@ -230,7 +235,7 @@ impl Family {
 
     /// Whether one of them may write something between these keys into a level below 0.
     pub(crate) fn will_write(&self, level: usize, begin: &[u8], end: &[u8]) -> bool {
-        self.writing.lock().iter().any(|writing| writing.meets(level, begin, end))
+        self.writing.lock().iter().any(|writing| writing.meets(self.order, level, begin, end))
     }
 
     /// Adds to it.

@@ -97,18 +97,19 @@ impl Plan {
 
 /// Writes the files. Touches nothing else. `generations` are the newest first.
 pub(crate) fn write_files(store: &Store, family: &Family, generations: &[Arc<Generation>]) -> Result<Edit> {
+    let order = family.order;
     let inputs = generations.iter().map(|generation| {
         let input: Box<dyn InternalIterator> = Box::new(generation.memtable.iter());
         input
     });
-    let mut input = MergingIterator::new(inputs.collect());
+    let mut input = MergingIterator::new(order, inputs.collect());
     let snapshots = store.snapshots.sequences();
     // Older tables may hold any key: every tombstone stays.
     let ranges: Vec<_> =
         generations.iter().flat_map(|generation| generation.memtable.range_deletions().all()).collect();
     let ranges = || ranges.iter().map(|range| &**range);
-    let mut sieve = Sieve::new(&snapshots, |_| true).under(Shadow::of(ranges(), &snapshots));
-    let range_deletions = Fragments::reduced(ranges(), &snapshots);
+    let mut sieve = Sieve::new(order, &snapshots, |_| true).under(Shadow::of(order, ranges(), &snapshots));
+    let range_deletions = Fragments::reduced(order, ranges(), &snapshots);
     let mut outputs =
         Outputs::new(store, family, 0, true).with_range_deletions(range_deletions).at_the_pace_of(Class::Flush);
     let ends = family.ranges.of_flush(store, family);

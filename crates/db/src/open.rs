@@ -32,6 +32,7 @@ use esker_env::metered::{Limits, Meter, Metered};
 use esker_env::{Env, Lock, durable};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::order::Order;
 use esker_format::rocksdb::version_edit::VersionEdit;
 use esker_log::{copying, distrust};
 
@@ -44,11 +45,11 @@ pub(crate) use self::pointers::has_lost_sector;
 pub(crate) use self::tables::check_place;
 use crate::counters::Counters;
 use crate::family::{Family, Generation, View};
-use crate::options::{FamilyOptions, Options, OptionsInFile};
+use crate::options::{FamilyOptions, Options, OptionsInFile, comparator_named};
 use crate::reclaim::Trash;
 use crate::store::{Installer, Parts, Store, check_next_file};
 use crate::version::{
-    COMPARATOR_NAME, ManifestWriter, Recovered, current_manifest, manifest_state, recover, write_new,
+    ManifestWriter, Recovered, RecoveredFamily, current_manifest, manifest_state, recover, write_new,
 };
 use crate::write::Lead;
 use crate::{Error, ErrorKind, Result};
@@ -114,7 +115,7 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
     if !exists {
         if !exists_now {
             options.wal_dir.as_deref().map_or(Ok(()), |logs_dir| files::refuse_logs_before(&env, logs_dir))?;
-            create(dir, &env)?;
+            create(dir, &env, default_order(&options))?;
         } else if options.error_if_exists {
             let reason = "somebody else has just made a store here, and error_if_exists is set";
             return Err(Error::new(ErrorKind::Conflict, reason).with_path(dir));
@@ -371,7 +372,7 @@ fn locked(error: Error, dir: &Path) -> Error {
 }
 
 /// An empty store: an identity, a manifest with nothing in it, and CURRENT.
-fn create(dir: &Path, env: &Env) -> Result<()> {
+fn create(dir: &Path, env: &Env, order: Order) -> Result<()> {
     files::remove_failed_creation(env, dir)?;
     let files = &*env.files;
     let db_id = new_identity(env);
@@ -379,7 +380,7 @@ fn create(dir: &Path, env: &Env) -> Result<()> {
     files.write_atomically(&dir.join(FileName::Identity.to_string()), &temporary, db_id.as_bytes())?;
     let edit = VersionEdit {
         db_id: Some(db_id),
-        comparator: Some(COMPARATOR_NAME.to_owned()),
+        comparator: Some(order.name().to_owned()),
         log_number: Some(FileNumber::new(0)),
         next_file_number: Some(2),
         last_sequence: Some(SequenceNumber::new(0)),
@@ -442,12 +443,13 @@ fn read(
     let wal_number = FileNumber::new(next_file);
     let open_files = before.files.of_store(&db_id);
     let opener = files::Opener { env: &env, dir, trash: &trash, before: &open_files, mmap_reads: options.mmap_reads };
+    let chosen = |family| family_options(&options, &in_file, family).map_err(|error| error.with_path(dir));
+    let chosen: Vec<_> = recovered.families.values().map(chosen).collect::<Result<_>>()?;
     let mut tables = tables::open_all(&opener, &cache, &recovered, &options, sieve)?;
     let session_id: Arc<str> = new_session(&env).into();
     let mut families = BTreeMap::new();
-    for (&id, family) in &recovered.families {
-        let chosen = family_options(&options, &in_file, &family.name)?;
-        let version = opener.version(id, family, chosen.level_count, &mut tables, sieve)?;
+    for ((&id, family), chosen) in recovered.families.iter().zip(chosen) {
+        let version = opener.version(id, family, &chosen, &mut tables, sieve)?;
         families.insert(id, Family::new(id, family.name.clone(), chosen, version, wal_number, session_id.clone()));
     }
     let Some(default_family) = families.get(&0).cloned() else {
@@ -509,11 +511,27 @@ pub(crate) fn first_log(recovered: &Recovered) -> FileNumber {
     needed.max(recovered.log_number_min)
 }
 
+/// That of the default family of a new store.
+fn default_order(options: &Options) -> Order {
+    options.families.get("default").map(FamilyOptions::order).unwrap_or_default()
+}
+
 /// What the caller says of a family; else what the store's OPTIONS file says; else the defaults.
-fn family_options(options: &Options, in_file: &OptionsInFile, name: &str) -> Result<FamilyOptions> {
-    match options.families.get(name) {
-        Some(given) => Ok(given.clone()),
-        None => in_file.family(name, &options.merge_operators).unwrap_or_else(|| Ok(FamilyOptions::default())),
+fn family_options(options: &Options, in_file: &OptionsInFile, family: &RecoveredFamily) -> Result<FamilyOptions> {
+    let comparator = comparator_named(&family.comparator, options)?;
+    match options.families.get(&family.name) {
+        Some(given) if given.comparator.name() == comparator.name() => Ok(given.clone()),
+        Some(given) => {
+            let (name, said, is) = (&family.name, given.comparator.name(), comparator.name());
+            let reason = format!(
+                "option comparator of column family {name:?} says {said:?}, but its keys are ordered by {is:?}: name that one"
+            );
+            Err(Error::invalid_argument(reason))
+        }
+        None => {
+            let kept = in_file.family(&family.name, &options.merge_operators);
+            Ok(FamilyOptions { comparator, ..kept.unwrap_or_else(|| Ok(FamilyOptions::default()))? })
+        }
     }
 }
 
@@ -606,7 +624,7 @@ fn write_recovered(store: &Store, logs: &replay::Logs) -> Result<()> {
     let written = write_tables(store, logs);
     if written.is_err() {
         for (family, view) in before {
-            let active = Generation::new(view.active.first_wal());
+            let active = Generation::new(family.order, view.active.first_wal());
             family.view.store(Arc::new(View { active, ..View::clone(&view) }));
         }
     }
@@ -622,7 +640,7 @@ fn keep_recovered(store: &Store, logs: &replay::Logs, first_new_number: u64) -> 
     for family in families.values() {
         let first = store.log_numbers.get(&family.id).copied().unwrap_or_default();
         let view = family.view.load_full();
-        family.view.store(Arc::new(View { active: Generation::new(first), ..View::clone(&view) }));
+        family.view.store(Arc::new(View { active: Generation::new(family.order, first), ..View::clone(&view) }));
     }
     let last = logs.replay(store, |family| {
         keep_in_memory(family, family.view.load().active.first_wal());

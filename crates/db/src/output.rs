@@ -582,7 +582,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
         self.sync(written)?;
         let path = self.store.path_of(&FileName::Table(open.number));
         let file = self.store.open_sealed(&path)?;
-        let table = Table::open(file, summary.file_bytes, self.store.cache.clone())?;
+        let table = Table::open(file, summary.file_bytes, &self.table_options.order.into(), self.store.cache.clone())?;
         let meta = TableMeta {
             number: open.number,
             file_bytes: summary.file_bytes,
@@ -760,7 +760,7 @@ pub(crate) fn pour(
     while input.valid() {
         let (internal, value) = (input.key(), input.value());
         let key = entry::key_of(input)?;
-        if end.is_some_and(|end| key.user_key >= end) {
+        if end.is_some_and(|end| !sieve.order().is_before(key.user_key, end)) {
             break;
         }
         let fate = sieve.fate(&key, value).map_err(|error| entry::located(error, input.place()))?;

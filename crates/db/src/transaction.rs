@@ -590,7 +590,7 @@ impl Condition for Looked {
         for (of, (active, to)) in self.touched.values().zip(&self.to) {
             let family = &of.family.0;
             family.check_not_dropped()?;
-            if let Some(key) = of.read.keys().find(|key| ahead.writes(family.id, key)) {
+            if let Some(key) = of.read.keys().find(|key| ahead.writes(family, key)) {
                 return Err(conflict(key, &family.name));
             }
             is_unchanged_since &= of.read.keys().all(|key| is_unchanged(family, key, *to, active));

@@ -236,7 +236,7 @@ impl Condition for Unchanged {
     fn ask(&self, _: &Store, ahead: &Ahead) -> Result<()> {
         let family = &self.family.0;
         family.check_not_dropped()?;
-        if !ahead.writes(family.id, &self.key) && is_unchanged(family, &self.key, self.seen, &self.active) {
+        if !ahead.writes(family, &self.key) && is_unchanged(family, &self.key, self.seen, &self.active) {
             return Ok(());
         }
         // Whoever asked for the change hears nothing of it: it is tried again.

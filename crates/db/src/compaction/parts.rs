@@ -195,7 +195,7 @@ fn equal_cuts(plan: &Plan) -> Vec<Vec<u8>> {
     let of_values = if moved == 0 { PARTS_MAX } else { moved / (plan.family.blob_file_bytes() / BLOB_PART).max(1) };
     let of_tables = tables / (plan.family.table_bytes() / TABLE_PART).max(1);
     let parts = of_values.min(of_tables).clamp(1, PARTS_MAX) as usize;
-    cuts(plan.inputs().map(|(_, table)| table), None, None, parts)
+    cuts(plan.family.order, plan.inputs().map(|(_, table)| table), None, None, parts)
 }
 
 /// Of a merge of some tables, where ranges of keys begin: tables end there in any case. Without them it stays whole: it is short, and would
@@ -205,9 +205,9 @@ fn cuts_by_range(plan: &Plan, store: &Store) -> Vec<Vec<u8>> {
         return Vec::new();
     }
     let ends = plan.family.ranges.of(store, &plan.family, &plan.version);
-    let smallest = plan.inputs().map(|(_, table)| table.smallest()).min().unwrap_or_default();
-    let largest = plan.inputs().map(|(_, table)| table.largest()).max().unwrap_or_default();
-    let within = |begin: &&Vec<u8>| begin.as_slice() > smallest && begin.as_slice() <= largest;
+    let Some((smallest, largest)) = plan.keys() else { return Vec::new() };
+    let order = plan.family.order;
+    let within = |begin: &&Vec<u8>| order.is_before(smallest, begin) && !order.is_before(largest, begin);
     let begins: Vec<_> = ends.begins().iter().filter(within).collect();
     let step = (begins.len() + 1).div_ceil(PARTS_MAX as usize);
     begins.into_iter().skip(step - 1).step_by(step).cloned().collect()

@@ -28,6 +28,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
+use esker_format::rocksdb::order::Order;
 
 use super::Levels;
 use crate::family::Family;
@@ -118,11 +119,15 @@ impl Plan {
         self.inputs().for_each(|(_, table)| table.set_claimed(claimed));
     }
 
+    /// The first and the last user key of its inputs.
+    pub(crate) fn keys(&self) -> Option<(&[u8], &[u8])> {
+        keys_of(self.family.order, self.inputs().map(|(_, table)| table))
+    }
+
     /// The keys that it will write, and where.
     fn writing(&self) -> Option<Writing> {
-        let smallest = self.inputs().map(|(_, table)| table.smallest()).min()?.to_vec();
-        let largest = self.inputs().map(|(_, table)| table.largest()).max()?.to_vec();
-        Some(Writing { level: self.output_level, smallest, largest })
+        let (smallest, largest) = self.keys()?;
+        Some(Writing { level: self.output_level, smallest: smallest.into(), largest: largest.into() })
     }
 
     /// Says that they are going to be written (P1).
@@ -154,9 +159,7 @@ impl Plan {
         if self.output_level == 0 {
             return false;
         }
-        let smallest = self.inputs().map(|(_, table)| table.smallest()).min();
-        let largest = self.inputs().map(|(_, table)| table.largest()).max();
-        smallest.zip(largest).is_some_and(|(begin, end)| self.version.is_deepest(self.output_level, begin, end))
+        self.keys().is_some_and(|(begin, end)| self.version.is_deepest(self.output_level, begin, end))
     }
 
     /// Whether what it writes ends where a range of keys does ([`ranges`](crate::reclaim)): in the deepest level, and in the one above, of which
@@ -290,7 +293,7 @@ pub(crate) fn pick_window(
     let (begin, end) = (first.smallest(), last.largest());
     let overlaps = |table: &&Arc<TableFile>| table.overlaps(Some(begin), Some(end));
     let mut above: Vec<_> = version.level(0).iter().filter(overlaps).map(|table| vec![table.clone()]).collect();
-    let mut span = Span::around(version.level(deepest), first, last);
+    let mut span = Span::around(version.order(), version.level(deepest), first, last);
     let mut levels = vec![(deepest, tables.clone())];
     for level in (1..deepest).rev() {
         let tables = version.level(level);
@@ -307,37 +310,48 @@ pub(crate) fn pick_window(
 
 /// Where the tables have to lie that a window takes along: between two user keys.
 struct Span<'a> {
+    order: Order,
     after: Option<&'a [u8]>,
     before: Option<&'a [u8]>,
 }
 
 impl<'a> Span<'a> {
     /// From the table before `first` to the one after `last`, in their level below 0.
-    fn around(tables: &'a [Arc<TableFile>], first: &TableFile, last: &TableFile) -> Self {
+    fn around(order: Order, tables: &'a [Arc<TableFile>], first: &TableFile, last: &TableFile) -> Self {
         let from = tables.partition_point(|table| table.ends_before(first.smallest()));
         let to = tables.partition_point(|table| !last.ends_before(table.smallest()));
         let last_before = from.checked_sub(1).and_then(|index| tables.get(index));
-        Self { after: last_before.map(|table| table.largest()), before: tables.get(to).map(|table| table.smallest()) }
+        let (after, before) = (last_before.map(|table| table.largest()), tables.get(to).map(|table| table.smallest()));
+        Self { order, after, before }
     }
 
     /// Less what those of `tables`, of one level, cover that reach beyond: they stay, and so does whatever shares a user key with them, there and
     /// above.
     fn narrow(&mut self, tables: &'a [Arc<TableFile>]) {
         for table in tables {
-            if self.after.is_some_and(|after| table.smallest() <= after && table.largest() > after) {
+            if self
+                .after
+                .is_some_and(|after| !self.is_after(table.smallest(), after) && self.is_after(table.largest(), after))
+            {
                 self.after = Some(table.largest());
             }
         }
         for table in tables.iter().rev() {
-            if self.before.is_some_and(|before| table.largest() >= before && table.smallest() < before) {
+            if self.before.is_some_and(|before| {
+                !self.is_after(before, table.largest()) && self.is_after(before, table.smallest())
+            }) {
                 self.before = Some(table.smallest());
             }
         }
     }
 
     fn has(&self, table: &TableFile) -> bool {
-        self.after.is_none_or(|after| table.smallest() > after)
-            && self.before.is_none_or(|before| table.largest() < before)
+        self.after.is_none_or(|after| self.is_after(table.smallest(), after))
+            && self.before.is_none_or(|before| self.is_after(before, table.largest()))
+    }
+
+    fn is_after(&self, a: &[u8], b: &[u8]) -> bool {
+        self.order.is_before(b, a)
     }
 }
 
@@ -464,7 +478,7 @@ impl Range<'_> {
     fn next(&self, family: &Family, version: &Version) -> Option<Arc<TableFile>> {
         let mut overlapping = version.overlapping(self.level, self.begin, self.end).into_iter();
         overlapping.find(|table| {
-            self.after.is_none_or(|after| table.smallest() > after)
+            self.after.is_none_or(|after| version.order().is_before(after, table.smallest()))
                 && self.in_place_before.is_none_or(|new| table.number() < new && may_change(family, table))
         })
     }
@@ -509,8 +523,7 @@ pub(super) fn plan(
     upper: Vec<Arc<TableFile>>,
 ) -> Option<Plan> {
     let upper = if level == 0 { upper } else { with_neighbours(version, level, upper) };
-    let smallest = upper.iter().map(|table| table.smallest()).min()?;
-    let largest = upper.iter().map(|table| table.largest()).max()?;
+    let (smallest, largest) = keys_of(version.order(), upper.iter())?;
     let lower = if output_level == level {
         Vec::new()
     } else {
@@ -522,6 +535,12 @@ pub(super) fn plan(
     let (middle, above, is_sweep) = (Vec::new(), Vec::new(), false);
     Plan { family, version, level, output_level, upper, lower, middle, above, victims, coming_home, is_sweep }
         .unless_taken()
+}
+
+/// The first and the last user key of `tables`.
+fn keys_of<'a>(order: Order, tables: impl Iterator<Item = &'a Arc<TableFile>>) -> Option<(&'a [u8], &'a [u8])> {
+    let bounds = tables.map(|table| (table.smallest(), table.largest()));
+    bounds.reduce(|(first, last), (smallest, largest)| (order.earlier(first, smallest), order.later(last, largest)))
 }
 
 /// `tables` and those beside them that begin with the user key with which they end, or the other way round (P2).

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber};
+use esker_format::rocksdb::order::Order;
 use esker_log::pacer::Class;
 
 use super::filter::{Filtered, Filtering};
@@ -78,29 +79,30 @@ fn move_edit(plan: &Plan) -> Result<Edit> {
 }
 
 fn inputs(plan: &Plan) -> MergingIterator {
+    let order = plan.family.order;
     let mut inputs: Vec<Box<dyn InternalIterator>> = Vec::new();
     if plan.level == 0 {
         for table in &plan.upper {
             inputs.push(Box::new(table.table.iter(false)));
         }
     } else {
-        inputs.push(Box::new(LevelIterator::new(plan.upper.clone(), false)));
+        inputs.push(Box::new(LevelIterator::new(order, plan.upper.clone(), false)));
     }
     for (_, tables) in &plan.middle {
-        inputs.push(Box::new(LevelIterator::new(tables.clone(), false)));
+        inputs.push(Box::new(LevelIterator::new(order, tables.clone(), false)));
     }
-    inputs.push(Box::new(LevelIterator::new(plan.lower.clone(), false)));
-    MergingIterator::new(inputs)
+    inputs.push(Box::new(LevelIterator::new(order, plan.lower.clone(), false)));
+    MergingIterator::new(order, inputs)
 }
 
 /// What lies above a window (P6), from `begin` on, or from the window's first key; `None` where nothing does.
 fn above(plan: &Plan, begin: Option<&[u8]>) -> Result<Option<Box<dyn InternalIterator>>> {
-    let first = plan.inputs().map(|(_, table)| table.smallest()).min();
-    let Some(first) = first.filter(|_| !plan.above.is_empty()) else { return Ok(None) };
+    let Some((first, _)) = plan.keys().filter(|_| !plan.above.is_empty()) else { return Ok(None) };
+    let order = plan.family.order;
     let run = |tables: &Vec<Arc<TableFile>>| -> Box<dyn InternalIterator> {
-        Box::new(LevelIterator::new(tables.clone(), false))
+        Box::new(LevelIterator::new(order, tables.clone(), false))
     };
-    let mut above = MergingIterator::new(plan.above.iter().map(run).collect());
+    let mut above = MergingIterator::new(order, plan.above.iter().map(run).collect());
     above.seek(&internal_key::lookup(begin.unwrap_or(first), SequenceNumber::MAX))?;
     Ok(Some(Box::new(above)))
 }
@@ -108,8 +110,7 @@ fn above(plan: &Plan, begin: Option<&[u8]>) -> Result<Option<Box<dyn InternalIte
 /// What range deletions of the store lie over a part of the plan's keys, wherever they are.
 fn shadow(merge: &Merge, (begin, end): (Option<&[u8]>, Option<&[u8]>)) -> Shadow {
     let plan = merge.plan();
-    let smallest = plan.inputs().map(|(_, table)| table.smallest()).min();
-    let largest = plan.inputs().map(|(_, table)| table.largest()).max();
+    let (smallest, largest) = plan.keys().unzip();
     plan.version.shadow_over((begin.or(smallest), end.or(largest)), merge.snapshots())
 }
 
@@ -119,7 +120,9 @@ fn range_deletions(merge: &Merge, (begin, end): (Option<&[u8]>, Option<&[u8]>)) 
     let may_hide =
         |begin: &[u8], end: &[u8]| plan.output_level == 0 || !plan.version.is_deepest(plan.output_level, begin, end);
     let of_inputs: Vec<_> = plan.inputs().flat_map(|(_, table)| table.range_deletions().ranges()).collect();
-    Fragments::reduced(&of_inputs, merge.snapshots()).within(begin, end).left(merge.snapshots(), may_hide)
+    Fragments::reduced(plan.family.order, &of_inputs, merge.snapshots())
+        .within(begin, end)
+        .left(merge.snapshots(), may_hide)
 }
 
 /// Garbage by blob file.
@@ -172,7 +175,7 @@ fn merge(plan: &Arc<Plan>, reserved: &Arc<Reserved>, store: &Store) -> Result<Ed
 pub(super) fn write_part(merge: &Merge, index: usize, store: &Store) -> Result<Part> {
     let plan = merge.plan();
     let (begin, end) = merge.bounds(index);
-    let mut sieve = Sieve::new(merge.snapshots(), |user_key| plan.may_hold_older(user_key))
+    let mut sieve = Sieve::new(plan.family.order, merge.snapshots(), |user_key| plan.may_hold_older(user_key))
         .at_the_bottom(plan.is_deepest())
         .below(above(plan, begin)?)
         .under(shadow(merge, (begin, end)));
@@ -318,6 +321,7 @@ fn move_value(
 
 /// Ends an output table where it would overlap too much of the level after it, so that its own compaction stays cheap.
 struct Fence {
+    order: Order,
     beyond: Vec<Arc<TableFile>>,
     next: usize,
     overlapped_bytes: u64,
@@ -327,17 +331,14 @@ struct Fence {
 
 impl Fence {
     fn new(plan: &Plan) -> Self {
-        let smallest = plan.inputs().map(|(_, table)| &table.meta.smallest).min_by(|a, b| internal_key::compare(a, b));
-        let largest = plan.inputs().map(|(_, table)| &table.meta.largest).max_by(|a, b| internal_key::compare(a, b));
-        let begin = smallest.map(|key| internal_key::user_key(key));
-        let end = largest.map(|key| internal_key::user_key(key));
+        let (begin, end) = plan.keys().unzip();
         let beyond = match plan.output_level {
             // Merged there to be one table instead of several.
             0 => Vec::new(),
             level => plan.version.overlapping(level + 1, begin, end),
         };
         let bytes_max = overlap_bytes_max(&plan.family);
-        Self { beyond, next: 0, overlapped_bytes: 0, bytes_max, last_user_key: None }
+        Self { order: plan.family.order, beyond, next: 0, overlapped_bytes: 0, bytes_max, last_user_key: None }
     }
 
     fn ends_table_before(&mut self, user_key: &[u8]) -> bool {
@@ -346,7 +347,7 @@ impl Fence {
         }
         let mut passed = 0;
         while let Some(table) = self.beyond.get(self.next)
-            && table.largest() < user_key
+            && self.order.is_before(table.largest(), user_key)
         {
             passed += table.meta.file_bytes;
             self.next += 1;

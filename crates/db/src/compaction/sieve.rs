@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 
 use esker_format::rocksdb::blob::accounted_bytes;
 use esker_format::rocksdb::internal_key::{FileNumber, InternalKey, SequenceNumber, ValueKind};
+use esker_format::rocksdb::order::Order;
 
 use crate::Result;
 use crate::entry;
@@ -50,6 +51,7 @@ pub(crate) enum Fate {
 
 /// Decides entry by entry; give them in internal key order.
 pub(crate) struct Sieve<'a> {
+    order: Order,
     /// Ascending.
     snapshots: &'a [SequenceNumber],
     may_hold_below: Box<MayHold<'a>>,
@@ -68,12 +70,18 @@ pub(crate) struct Sieve<'a> {
 }
 
 impl<'a> Sieve<'a> {
-    pub(crate) fn new(snapshots: &'a [SequenceNumber], may_hold_below: impl FnMut(&[u8]) -> bool + Send + 'a) -> Self {
+    /// Of a run of keys in `order`.
+    pub(crate) fn new(
+        order: Order,
+        snapshots: &'a [SequenceNumber],
+        may_hold_below: impl FnMut(&[u8]) -> bool + Send + 'a,
+    ) -> Self {
         let may_hold_below = Box::new(may_hold_below);
         let garbage = BTreeMap::new();
         let (is_deepest, above, user_key, stripe) = (false, None, Vec::new(), None);
         let shadow = Shadow::default();
-        Self { snapshots, may_hold_below, is_deepest, above, shadow, user_key, stripe, below_single: false, garbage }
+        let below_single = false;
+        Self { order, snapshots, may_hold_below, is_deepest, above, shadow, user_key, stripe, below_single, garbage }
     }
 
     /// The same, knowing whether nothing lies below the run (S3).
@@ -89,6 +97,11 @@ impl<'a> Sieve<'a> {
     /// The same, under these range deletions (S8).
     pub(crate) fn under(self, shadow: Shadow) -> Self {
         Self { shadow, ..self }
+    }
+
+    /// Of the run's keys.
+    pub(crate) fn order(&self) -> Order {
+        self.order
     }
 
     /// What becomes of the entry.
@@ -138,7 +151,7 @@ impl<'a> Sieve<'a> {
         let mut oldest = None;
         while above.valid() {
             let key = entry::key_of(&**above)?;
-            match key.user_key.cmp(user_key) {
+            match self.order.compare(key.user_key, user_key) {
                 Ordering::Less => {}
                 Ordering::Equal if has_operands(key.kind) => {}
                 Ordering::Equal => oldest = Some(key.sequence),
@@ -197,7 +210,7 @@ mod tests {
 
     fn kept(snapshots: &[u64], deeper: bool, entries: &[(&str, u64, ValueKind)]) -> Vec<(String, u64)> {
         let snapshots: Vec<_> = snapshots.iter().map(|&s| SequenceNumber::new(s)).collect();
-        let mut sieve = Sieve::new(&snapshots, |_| deeper);
+        let mut sieve = Sieve::new(Order::BYTEWISE, &snapshots, |_| deeper);
         let mut kept = Vec::new();
         for &(key, sequence, kind) in entries {
             let key = InternalKey { user_key: key.as_bytes(), sequence: SequenceNumber::new(sequence), kind };
@@ -247,8 +260,8 @@ mod tests {
             sequence: SequenceNumber::new(sequence),
         };
         let snapshots = [SequenceNumber::new(7)];
-        let shadow = Shadow::of(&[range(b"b", b"d", 5), range(b"x", b"z", 9)], &snapshots);
-        let mut sieve = Sieve::new(&snapshots, |_| false).at_the_bottom(true).under(shadow);
+        let shadow = Shadow::of(Order::BYTEWISE, &[range(b"b", b"d", 5), range(b"x", b"z", 9)], &snapshots);
+        let mut sieve = Sieve::new(Order::BYTEWISE, &snapshots, |_| false).at_the_bottom(true).under(shadow);
         let entries = [("a", 4, V), ("b", 6, V), ("b", 4, V), ("c", 4, D), ("d", 4, V), ("x", 8, V), ("x", 6, V)];
         let fates = entries.map(|(key, sequence, kind)| {
             let key = InternalKey { user_key: key.as_bytes(), sequence: SequenceNumber::new(sequence), kind };
@@ -261,7 +274,7 @@ mod tests {
     fn only_what_every_snapshot_sees_at_the_bottom_forgets_its_time() {
         let fates = |is_deepest: bool| {
             let snapshots = [SequenceNumber::new(5)];
-            let mut sieve = Sieve::new(&snapshots, |_| false).at_the_bottom(is_deepest);
+            let mut sieve = Sieve::new(Order::BYTEWISE, &snapshots, |_| false).at_the_bottom(is_deepest);
             let entries = [("a", 6, V), ("a", 5, V), ("b", 6, D), ("b", 4, V), ("c", 5, D), ("d", 3, ValueKind::Merge)];
             let key = |(key, sequence, kind): (&'static str, u64, ValueKind)| InternalKey {
                 user_key: key.as_bytes(),
@@ -278,7 +291,7 @@ mod tests {
     #[test]
     fn a_snapshot_of_the_empty_store_keeps_every_time() {
         let snapshots = [SequenceNumber::new(0)];
-        let mut sieve = Sieve::new(&snapshots, |_| false).at_the_bottom(true);
+        let mut sieve = Sieve::new(Order::BYTEWISE, &snapshots, |_| false).at_the_bottom(true);
         let key = InternalKey { user_key: b"a", sequence: SequenceNumber::new(1), kind: V };
         assert_eq!(sieve.fate(&key, b"").unwrap(), Fate::Kept);
     }
@@ -286,7 +299,7 @@ mod tests {
     /// S5: what lies above shadows by the same rule as what is newer within the run, deletions too, and is neither kept nor counted.
     #[test]
     fn what_stays_above_shadows_what_no_snapshot_keeps() {
-        let above = Arc::new(Memtable::new());
+        let above = Arc::new(Memtable::default());
         // An operand hides nothing (S7).
         let b = ("b", 9, ValueKind::Merge);
         for (key, sequence, kind) in [("a", 9, V), b, ("c", 9, D), ("c", 7, V), ("d", 4, V), ("x", 9, V)] {
@@ -296,7 +309,7 @@ mod tests {
             let snapshots: Vec<_> = snapshots.iter().map(|&s| SequenceNumber::new(s)).collect();
             let mut above = above.iter();
             above.seek(&internal_key::lookup(from.as_bytes(), SequenceNumber::MAX)).unwrap();
-            let mut sieve = Sieve::new(&snapshots, |_| false).below(Some(Box::new(above)));
+            let mut sieve = Sieve::new(Order::BYTEWISE, &snapshots, |_| false).below(Some(Box::new(above)));
             let run = ["a", "b", "c", "d", "e"].into_iter().filter(|key| *key >= from);
             let keeps = |key: &&str| {
                 let key = InternalKey { user_key: key.as_bytes(), sequence: SequenceNumber::new(2), kind: V };
@@ -314,12 +327,12 @@ mod tests {
     fn a_hidden_single_deletion_goes_with_what_it_cancels_and_stays_without() {
         const S: ValueKind = ValueKind::SingleDeletion;
         let poured = |snapshots: &[u64], deeper: bool, entries: &[(&str, u64, ValueKind)]| {
-            let run = Memtable::new();
+            let run = Memtable::default();
             for &(key, sequence, kind) in entries {
                 run.add(SequenceNumber::new(sequence), kind, key.as_bytes(), b"");
             }
             let snapshots: Vec<_> = snapshots.iter().map(|&s| SequenceNumber::new(s)).collect();
-            let mut sieve = Sieve::new(&snapshots, |_| deeper).at_the_bottom(!deeper);
+            let mut sieve = Sieve::new(Order::BYTEWISE, &snapshots, |_| deeper).at_the_bottom(!deeper);
             let mut input = Arc::new(run).iter();
             input.seek_to_first().unwrap();
             let mut poured = Vec::new();
@@ -351,11 +364,11 @@ mod tests {
     /// S6: what lies above the run is no single deletion that stays in it, nor is that of another key.
     #[test]
     fn a_single_deletion_below_what_stays_above_stays() {
-        let above = Arc::new(Memtable::new());
+        let above = Arc::new(Memtable::default());
         above.add(SequenceNumber::new(9), V, b"b", b"");
         let mut above = above.iter();
         above.seek_to_first().unwrap();
-        let mut sieve = Sieve::new(&[], |_| true).below(Some(Box::new(above)));
+        let mut sieve = Sieve::new(Order::BYTEWISE, &[], |_| true).below(Some(Box::new(above)));
         let fates = [("a", 8), ("a", 7), ("b", 6), ("b", 5)].map(|(key, sequence)| {
             let kind = ValueKind::SingleDeletion;
             let key = InternalKey { user_key: key.as_bytes(), sequence: SequenceNumber::new(sequence), kind };

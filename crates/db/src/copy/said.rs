@@ -10,6 +10,7 @@ use esker_format::rocksdb::version_edit::TableMeta;
 
 use crate::blob::BlobFile;
 use crate::cache::BlockCache;
+use crate::options::Orders;
 use crate::table::Table;
 use crate::version::Recovered;
 use crate::{ErrorKind, Result};
@@ -65,7 +66,7 @@ impl Said {
     fn read(&self, file: Arc<dyn ReadFile>, each: &mut dyn FnMut() -> Result<()>) -> Result<Vec<Range<u64>>> {
         match *self {
             Self::Table { bytes, newest, .. } => {
-                let table = Table::open_as(file, bytes, Some(newest), Arc::new(BlockCache::new(0)))?;
+                let table = Table::open_as(file, bytes, &Orders::any(), Some(newest), Arc::new(BlockCache::new(0)))?;
                 table.check(&mut |_, _| each())?;
                 Ok(Vec::new())
             }

@@ -32,7 +32,7 @@ impl Store {
     pub(super) fn inspect(&self, family: &Family, path: &Path) -> Result<(Vec<u8>, Vec<u8>)> {
         let file_bytes = self.env.files.metadata(path)?.len;
         let cache = Arc::new(BlockCache::new(0));
-        let table = Table::open(self.env.files.open(path)?, file_bytes, cache)?;
+        let table = Table::open(self.env.files.open(path)?, file_bytes, &family.order.into(), cache)?;
         check_fits(family, &table, path)?;
         let (smallest, largest) = bounds(&table).map_err(|error| error.while_doing(CHECKING))?;
         Ok((internal_key::user_key(&smallest).to_vec(), internal_key::user_key(&largest).to_vec()))
@@ -68,7 +68,7 @@ impl Store {
         }
         drop(room);
         let file_bytes = self.env.files.metadata(&path)?.len;
-        let table = Table::open(self.open_sealed(&path)?, file_bytes, self.cache.clone())?;
+        let table = Table::open(self.open_sealed(&path)?, file_bytes, &family.order.into(), self.cache.clone())?;
         check_fits(family, &table, from)?;
         if options.verify {
             self.verify(&table)?;
@@ -170,7 +170,7 @@ fn bounds(table: &Arc<Table>) -> Result<(Vec<u8>, Vec<u8>)> {
 
 fn newcomer(table: Arc<Table>, number: FileNumber, path: PathBuf, now: u64, file_bytes: u64) -> Result<Newcomer> {
     let (mut smallest, mut largest) = bounds(&table)?;
-    widen(&mut smallest, &mut largest, table.range_deletions());
+    widen(table.order(), &mut smallest, &mut largest, table.range_deletions());
     let meta = TableMeta {
         number,
         file_bytes,

@@ -257,7 +257,7 @@ impl BulkLoad {
 
     fn add(&mut self, key: &[u8], value: &[u8], kind: ValueKind) -> Result<()> {
         self.check_here()?;
-        check_next((self.loaded.entries > 0).then_some(&*self.last_key), key, value)?;
+        check_next(self.family.order, (self.loaded.entries > 0).then_some(&*self.last_key), key, value)?;
         let pair_bytes = (key.len() + value.len()) as u64;
         if !self.batch.is_empty() && self.batch.raw_bytes() + pair_bytes > BATCH_BYTES {
             self.hand_over()?;

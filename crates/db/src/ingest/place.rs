@@ -1,10 +1,10 @@
 //! Which level a table goes to that comes from outside: the deepest that it fits into (N3). Pure, but for the look into tables
 //! whose range meets that of the newcomer, though perhaps none of their keys does.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
+use std::collections::HashMap;
 
 use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber};
+use esker_format::rocksdb::order::Order;
 
 use super::Newcomer;
 use crate::Result;
@@ -24,8 +24,8 @@ pub(crate) struct Writing {
 
 impl Writing {
     /// Whether it may write something between these keys into `level`, below level 0.
-    pub(crate) fn meets(&self, level: usize, begin: &[u8], end: &[u8]) -> bool {
-        self.level == level && &*self.smallest <= end && &*self.largest >= begin
+    pub(crate) fn meets(&self, order: Order, level: usize, begin: &[u8], end: &[u8]) -> bool {
+        self.level == level && !order.is_before(end, &self.smallest) && !order.is_before(&self.largest, begin)
     }
 }
 
@@ -36,20 +36,25 @@ pub(super) type Known = HashMap<(usize, FileNumber), bool>;
 /// Newcomers that have their level, by their smallest keys. Below level 0 they lie side by side, as tables do.
 #[derive(Debug, Default, Clone)]
 struct Placed<'a> {
-    largest: BTreeMap<&'a [u8], &'a [u8]>,
+    /// First and last keys.
+    keys: Vec<(&'a [u8], &'a [u8])>,
 }
 
 impl<'a> Placed<'a> {
-    fn add(&mut self, newcomer: &'a Newcomer) {
-        let largest = self.largest.entry(newcomer.smallest()).or_insert(newcomer.largest());
-        *largest = (*largest).max(newcomer.largest());
+    fn add(&mut self, order: Order, newcomer: &'a Newcomer) {
+        let (smallest, largest) = (newcomer.smallest(), newcomer.largest());
+        let at = self.keys.partition_point(|(known, _)| order.is_before(known, smallest));
+        match self.keys.get_mut(at) {
+            Some(known) if known.0 == smallest => known.1 = order.later(known.1, largest),
+            _ => self.keys.insert(at, (smallest, largest)),
+        }
     }
 
     /// Whether one of them has keys of the range, both ends inclusive.
-    fn meets(&self, level: usize, begin: &[u8], end: &[u8]) -> bool {
-        let before = self.largest.range::<[u8], _>((Bound::Unbounded, Bound::Included(end))).rev();
+    fn meets(&self, order: Order, level: usize, begin: &[u8], end: &[u8]) -> bool {
+        let before = self.keys.partition_point(|(smallest, _)| !order.is_before(end, smallest));
         let looked_at = if level == 0 { usize::MAX } else { 1 };
-        before.take(looked_at).any(|(_, largest)| *largest >= begin)
+        self.keys.iter().take(before).rev().take(looked_at).any(|(_, largest)| !order.is_before(largest, begin))
     }
 }
 
@@ -76,7 +81,7 @@ pub(super) fn levels(
                     known.insert((index, table.number()), *holds);
                 }),
             };
-            if placed.get(level).is_some_and(|placed| placed.meets(level, begin, end)) {
+            if placed.get(level).is_some_and(|placed| placed.meets(version.order(), level, begin, end)) {
                 break;
             }
             let mut is_covered = false;
@@ -86,14 +91,14 @@ pub(super) fn levels(
             if is_covered {
                 break;
             }
-            let is_written = |writing: &Writing| writing.meets(level, begin, end);
+            let is_written = |writing: &Writing| writing.meets(version.order(), level, begin, end);
             if overlapping.is_empty() && !writing.iter().any(is_written) {
                 chosen = level;
             }
         }
         levels.push(chosen);
         if let Some(placed) = placed.get_mut(chosen) {
-            placed.add(newcomer);
+            placed.add(version.order(), newcomer);
         }
     }
     Ok(levels)
@@ -101,19 +106,21 @@ pub(super) fn levels(
 
 /// Whether the table has a key of the range, or a range deletion that meets it; both ends inclusive. Cost: one or two blocks.
 fn holds_keys(table: &TableFile, begin: &[u8], end: &[u8]) -> Result<bool> {
-    if (begin..=end).contains(&table.smallest()) || (begin..=end).contains(&table.largest()) {
+    let order = table.table.order();
+    let is_within = |key: &[u8]| !order.is_before(key, begin) && !order.is_before(end, key);
+    if is_within(table.smallest()) || is_within(table.largest()) {
         return Ok(true);
     }
     if table.range_deletions().meets(begin, end) {
         return Ok(true);
     }
     let mut keys = table.table.iter(false);
-    first_in_range(&mut keys, begin, end)
+    first_in_range(order, &mut keys, begin, end)
 }
 
-fn first_in_range(keys: &mut dyn InternalIterator, begin: &[u8], end: &[u8]) -> Result<bool> {
+fn first_in_range(order: Order, keys: &mut dyn InternalIterator, begin: &[u8], end: &[u8]) -> Result<bool> {
     keys.seek(&internal_key::lookup(begin, SequenceNumber::MAX))?;
-    Ok(keys.valid() && internal_key::user_key(keys.key()) <= end)
+    Ok(keys.valid() && !order.is_before(end, internal_key::user_key(keys.key())))
 }
 
 /// Whether a memtable has a key, or a range deletion, of the range of one of `newcomers`.
@@ -125,7 +132,9 @@ pub(super) fn is_in_memory<'a>(
         let mut keys = generation.memtable.iter();
         let runs = generation.memtable.range_deletions().seen_by(SequenceNumber::MAX);
         for (smallest, largest) in ranges.clone() {
-            if first_in_range(&mut keys, smallest, largest)? || runs.iter().any(|run| run.meets(smallest, largest)) {
+            if first_in_range(view.version.order(), &mut keys, smallest, largest)?
+                || runs.iter().any(|run| run.meets(smallest, largest))
+            {
                 return Ok(true);
             }
         }
@@ -152,7 +161,8 @@ mod tests {
         keys.iter().for_each(|key| writer.put(key, "v").unwrap());
         let file_bytes = writer.finish().unwrap().file_bytes;
         let (number, cache) = (FileNumber::new(number), Arc::new(BlockCache::new(0)));
-        let table = Table::open(disk.env().files.open(&path).unwrap(), file_bytes, cache).unwrap();
+        let table =
+            Table::open(disk.env().files.open(&path).unwrap(), file_bytes, &Order::BYTEWISE.into(), cache).unwrap();
         let [smallest, largest] = keys.map(|key| internal_key::lookup(key.as_bytes(), SequenceNumber::new(0)));
         Newcomer { meta: TableMeta { number, file_bytes, smallest, largest, ..TableMeta::default() }, table, path }
     }
@@ -166,7 +176,8 @@ mod tests {
             largest: largest.into(),
         });
         let writing: Vec<Writing> = writing.collect();
-        levels(&Version::empty(), &FamilyOptions::default(), &writing, &newcomers, &mut Known::new()).unwrap()
+        levels(&Version::empty(Order::BYTEWISE), &FamilyOptions::default(), &writing, &newcomers, &mut Known::new())
+            .unwrap()
     }
 
     #[test]

@@ -7,6 +7,7 @@ use esker_env::Env;
 use esker_env::os::Origin;
 use esker_format::limits::{self, TooLarge};
 use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber, ValueKind};
+use esker_format::rocksdb::order::Order;
 
 use crate::options::FamilyOptions;
 use crate::range_deletions::{Fragments, RangeDeletion};
@@ -46,6 +47,7 @@ const NUMBER: FileNumber = FileNumber::new(1);
 /// ```
 pub struct SstFileWriter {
     writer: Option<TableWriter>,
+    order: Order,
     env: Env,
     info: SstFileInfo,
     internal: Vec<u8>,
@@ -109,11 +111,12 @@ impl SstFileWriter {
         let path = path.as_ref();
         let options = TableOptions { compression: options.compression_of_loads(), ..TableOptions::of(options) };
         let writer = TableWriter::create(&*env.files, path, NUMBER, &options, &identity);
-        let mut writer = writer.map_err(taken)?;
+        let (mut writer, order) = (writer.map_err(taken)?, options.order);
         writer.set_external();
         let info = SstFileInfo { path: path.to_owned(), ..SstFileInfo::default() };
         Ok(Self {
             writer: Some(writer),
+            order,
             env,
             info,
             internal: Vec::new(),
@@ -149,13 +152,14 @@ impl SstFileWriter {
         let (begin, end) = (begin.as_ref(), end.as_ref());
         let longest = begin.len().max(end.len());
         let fits = TooLarge::check("key", longest, limits::KEY_BYTES_MAX).map_err(|error| error.to_string());
-        let ascends = if begin > end {
+        let order = self.order;
+        let ascends = if order.is_before(end, begin) {
             Err(format!("a range of keys cannot begin at {} and end before {}", shown(begin), shown(end)))
         } else {
             Ok(())
         };
         fits.and(ascends).map_err(|reason| Error::invalid_argument(reason).with_path(&self.info.path))?;
-        if begin < end {
+        if order.is_before(begin, end) {
             let sequence = SequenceNumber::default();
             self.range_deletions.push(RangeDeletion { begin: begin.into(), end: end.into(), sequence });
             self.info.range_deletions += 1;
@@ -182,7 +186,7 @@ impl SstFileWriter {
     fn add(&mut self, key: &[u8], value: &[u8], kind: ValueKind) -> Result<()> {
         self.check_here()?;
         let last = (self.info.entries > 0).then_some(&*self.info.largest_key);
-        check_next(last, key, value).map_err(|error| error.with_path(&self.info.path))?;
+        check_next(self.order, last, key, value).map_err(|error| error.with_path(&self.info.path))?;
         let Some(writer) = &mut self.writer else {
             return Err(Error::invalid_argument("the file is finished").with_path(&self.info.path));
         };
@@ -217,7 +221,7 @@ impl SstFileWriter {
             );
         }
         if let Some(mut writer) = self.writer.take() {
-            let added = writer.add_range_deletions(&Fragments::of(&self.range_deletions));
+            let added = writer.add_range_deletions(&Fragments::of(self.order, &self.range_deletions));
             let finished = added.and_then(|()| writer.finish());
             // Dropped without a writer, nothing is removed: whatever fails, this has to be done here.
             let summary = finished.inspect_err(|_| drop(self.env.files.remove(&self.info.path)))?;
@@ -246,9 +250,9 @@ impl fmt::Debug for SstFileWriter {
 }
 
 /// Whether `key` may come after `last`, and the store takes both it and `value`.
-pub(super) fn check_next(last: Option<&[u8]>, key: &[u8], value: &[u8]) -> Result<()> {
+pub(super) fn check_next(order: Order, last: Option<&[u8]>, key: &[u8], value: &[u8]) -> Result<()> {
     if let Some(last) = last
-        && last >= key
+        && !order.is_before(last, key)
     {
         let is = if last == key { "is there twice" } else { "does not come after" };
         let reason = format!(

@@ -7,8 +7,8 @@ use esker_format::rocksdb::internal_key::SequenceNumber;
 use crate::Result;
 use crate::pinned::PinnedSlice;
 
-/// From one user key on, and before another; `None`: to the last.
-pub(crate) type Bounds<'a> = (&'a [u8], Option<&'a [u8]>);
+/// From one user key on, and before another; `None`: from the first, to the last.
+pub(crate) type Bounds<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
 /// A position in a sorted run of internal keys. After an error it is not valid.
 pub(crate) trait InternalIterator: Send {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::{self, SequenceNumber};
+use esker_format::rocksdb::order::Order;
 
 use super::{Bounds, InternalIterator};
 use crate::Result;
@@ -35,16 +36,19 @@ pub(crate) struct LevelIterator {
     index: usize,
     current: Option<TableIterator>,
     fill_cache: bool,
+    order: Order,
 }
 
 impl LevelIterator {
-    pub(crate) fn new(tables: Vec<Arc<TableFile>>, fill_cache: bool) -> Self {
-        Self { tables: Tables::Some(tables), index: 0, current: None, fill_cache }
+    /// Of tables that follow each other in `order`.
+    pub(crate) fn new(order: Order, tables: Vec<Arc<TableFile>>, fill_cache: bool) -> Self {
+        Self { tables: Tables::Some(tables), index: 0, current: None, fill_cache, order }
     }
 
     /// All tables of a level of `version`.
     pub(crate) fn of_version(version: Arc<Version>, level: usize, fill_cache: bool) -> Self {
-        Self { tables: Tables::Level(version, level), index: 0, current: None, fill_cache }
+        let order = version.order();
+        Self { tables: Tables::Level(version, level), index: 0, current: None, fill_cache, order }
     }
 
     /// Opens table `index`; nothing past the end.
@@ -107,7 +111,7 @@ impl InternalIterator for LevelIterator {
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         let tables = self.tables.get();
-        let index = tables.partition_point(|table| internal_key::compare(&table.meta.largest, target).is_lt());
+        let index = tables.partition_point(|table| self.order.compare_internal(&table.meta.largest, target).is_lt());
         if let Some(table) = self.open(index) {
             table.seek(target)?;
         }
@@ -116,7 +120,7 @@ impl InternalIterator for LevelIterator {
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         let tables = self.tables.get();
-        let after = tables.partition_point(|table| internal_key::compare(&table.meta.smallest, target).is_le());
+        let after = tables.partition_point(|table| self.order.compare_internal(&table.meta.smallest, target).is_le());
         let Some(index) = after.checked_sub(1) else {
             self.current = None;
             return Ok(());
@@ -142,13 +146,16 @@ impl InternalIterator for LevelIterator {
     }
 
     fn skip(&mut self, sequence: SequenceNumber, (from, to): Bounds<'_>, forward: bool) -> Result<bool> {
+        let order = self.order;
         let is_older = |table: &&Arc<TableFile>| table.meta.largest_sequence < sequence;
-        let ends_within = |table: &TableFile| to.is_none_or(|to| table.largest() < to);
-        let begins_within = |table: &TableFile| table.smallest() >= from;
+        let ends_within = |table: &TableFile| to.is_none_or(|to| order.is_before(table.largest(), to));
+        let begins_within = |table: &TableFile| from.is_none_or(|from| !order.is_before(table.smallest(), from));
         let tables = self.tables.get();
         let Some(table) = tables.get(self.index).filter(is_older) else { return Ok(false) };
         let user_key = internal_key::user_key(self.key());
-        if user_key < from || to.is_some_and(|to| user_key >= to) {
+        let is_out = from.is_some_and(|from| order.is_before(user_key, from))
+            || to.is_some_and(|to| !order.is_before(user_key, to));
+        if is_out {
             return Ok(false);
         }
         let (ends, begins) = (ends_within(table), begins_within(table));
@@ -160,16 +167,16 @@ impl InternalIterator for LevelIterator {
             true => tables.iter().skip(self.index + 1).take_while(within).count(),
             false => tables.iter().take(self.index).rev().take_while(within).count(),
         };
-        match (forward, to, &mut self.current) {
+        match (forward, if forward { to } else { from }, &mut self.current) {
             (true, Some(to), Some(current)) if !ends => {
                 current.seek(&internal_key::lookup(to, SequenceNumber::MAX))?;
-                if current.valid() && internal_key::user_key(current.key()) < to {
+                if current.valid() && order.is_before(internal_key::user_key(current.key()), to) {
                     return Err(entry::disordered(current));
                 }
             }
-            (false, _, Some(current)) if !begins => {
+            (false, Some(from), Some(current)) if !begins => {
                 current.seek_for_prev(&internal_key::lookup(from, SequenceNumber::MAX))?;
-                if current.valid() && internal_key::user_key(current.key()) >= from {
+                if current.valid() && !order.is_before(internal_key::user_key(current.key()), from) {
                     return Err(entry::disordered(current));
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! - M1: `heap` holds the children that are valid; its first is the one with the smallest key (largest, going backward).
 //! - M2: going forward, every other child stands after the first one's key; going backward, before it.
-//! - M3: a run's prefix is that of the key its child stands at.
+//! - M3: a run's head is that of the key its child stands at.
 //!
 //! Cost of a step: one step of a child and `log2(children)` comparisons, fewer while the same child stays in front. Only those of keys
 //! whose first eight bytes are the same look at the keys.
@@ -11,6 +11,7 @@ use std::cmp::Ordering;
 use std::path::Path;
 
 use esker_format::rocksdb::internal_key::{self, SequenceNumber};
+use esker_format::rocksdb::order::Order;
 
 use super::{Bounds, InternalIterator};
 use crate::Result;
@@ -21,28 +22,21 @@ pub(crate) struct MergingIterator {
     children: Vec<Box<dyn InternalIterator>>,
     heap: Vec<Run>,
     forward: bool,
+    order: Order,
 }
 
 /// A child that is valid.
 #[derive(Clone, Copy)]
 struct Run {
     child: usize,
-    /// The first bytes of its user key, as a number that goes before another where the keys do.
-    prefix: u64,
+    /// See [`Order::head`].
+    head: u64,
 }
 
 impl Run {
-    fn of(child: usize, iterator: &dyn InternalIterator) -> Self {
-        let user_key = internal_key::user_key(iterator.key());
-        let prefix = match user_key.first_chunk() {
-            Some(first) => u64::from_be_bytes(*first),
-            None => {
-                let mut first = [0; 8];
-                first.iter_mut().zip(user_key).for_each(|(to, from)| *to = *from);
-                u64::from_be_bytes(first)
-            }
-        };
-        Self { child, prefix }
+    #[inline]
+    fn of(child: usize, iterator: &dyn InternalIterator, order: Order) -> Self {
+        Self { child, head: order.head(internal_key::user_key(iterator.key())) }
     }
 }
 
@@ -55,16 +49,16 @@ enum Seek<'a> {
 }
 
 impl MergingIterator {
-    pub(crate) fn new(children: Vec<Box<dyn InternalIterator>>) -> Self {
+    /// Of runs of keys in `order`.
+    pub(crate) fn new(order: Order, children: Vec<Box<dyn InternalIterator>>) -> Self {
         let heap = Vec::with_capacity(children.len());
-        Self { children, heap, forward: true }
+        Self { children, heap, forward: true, order }
     }
 
     /// Whether `a` goes before `b`.
     fn goes_before(&self, a: Run, b: Run) -> bool {
         let key = |run: Run| self.children.get(run.child).map_or(&[][..], |child| child.key());
-        // A key that is a part of another has zeroes behind it here, as the other may: then their prefixes are the same.
-        let order = a.prefix.cmp(&b.prefix).then_with(|| internal_key::compare(key(a), key(b)));
+        let order = a.head.cmp(&b.head).then_with(|| self.order.compare_internal(key(a), key(b)));
         order == if self.forward { Ordering::Less } else { Ordering::Greater }
     }
 
@@ -91,7 +85,7 @@ impl MergingIterator {
     fn rebuild(&mut self) {
         self.heap.clear();
         let valid = self.children.iter().enumerate().filter(|(_, child)| child.valid());
-        self.heap.extend(valid.map(|(index, child)| Run::of(index, &**child)));
+        self.heap.extend(valid.map(|(index, child)| Run::of(index, &**child, self.order)));
         for position in (0..self.heap.len() / 2).rev() {
             self.sift_down(position);
         }
@@ -149,12 +143,17 @@ impl MergingIterator {
             return Err(error);
         }
         if child.valid() {
-            *front = Run::of(front.child, &**child);
+            *front = Run::of(front.child, &**child, self.order);
         } else {
             self.heap.swap_remove(0);
         }
         self.sift_down(0);
         Ok(())
+    }
+
+    /// Of its keys.
+    pub(crate) fn order(&self) -> Order {
+        self.order
     }
 
     fn first(&self) -> Option<&dyn InternalIterator> {
@@ -240,7 +239,7 @@ mod tests {
     fn keys_that_begin_alike_or_are_short_come_in_their_order() {
         for seed in 0..200 {
             let mut random = Rng::with_seed(seed);
-            let runs: Vec<_> = (0..random.usize(1..6)).map(|_| Arc::new(Memtable::new())).collect();
+            let runs: Vec<_> = (0..random.usize(1..6)).map(|_| Arc::new(Memtable::default())).collect();
             let mut all = Vec::new();
             for sequence in 1..random.u64(2..60) {
                 let user_key: Vec<u8> =
@@ -251,9 +250,9 @@ mod tests {
                 internal_key::append(&mut key, &user_key, sequence, ValueKind::Value);
                 all.push(key);
             }
-            all.sort_by(|a, b| internal_key::compare(a, b));
+            all.sort_by(|a, b| Order::BYTEWISE.compare_internal(a, b));
             let children = runs.iter().map(|run| Box::new(run.iter()) as Box<dyn InternalIterator>);
-            let mut merged = MergingIterator::new(children.collect());
+            let mut merged = MergingIterator::new(Order::BYTEWISE, children.collect());
             let start = random.usize(..all.len());
             merged.seek(&all[start]).unwrap();
             let mut at = start;

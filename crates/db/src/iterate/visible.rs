@@ -108,7 +108,7 @@ impl Reach {
             children.push(match &covers {
                 None => Box::new(table.table.iter(self.fill_cache)),
                 // It knows what may be skipped.
-                Some(_) => Box::new(LevelIterator::new(vec![table.clone()], self.fill_cache)),
+                Some(_) => Box::new(LevelIterator::new(view.version.order(), vec![table.clone()], self.fill_cache)),
             });
         }
         for level in 1..LEVEL_COUNT {
@@ -117,7 +117,7 @@ impl Reach {
                 children.push(Box::new(LevelIterator::of_version(view.version.clone(), level, self.fill_cache)));
             }
         }
-        (MergingIterator::new(children), covers.map(Hider::new))
+        (MergingIterator::new(view.version.order(), children), covers.map(Hider::new))
     }
 }
 

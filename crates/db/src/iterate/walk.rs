@@ -8,6 +8,7 @@
 //!   and a walk ends even where a damaged table has its keys in another order.
 
 use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber, ValueKind};
+use esker_format::rocksdb::order::Order;
 
 use super::{InternalIterator, MergingIterator};
 use crate::entry;
@@ -22,6 +23,7 @@ const STEPS_BEFORE_SEEK: usize = 8;
 /// See the module's head.
 pub(super) struct Walker {
     inner: MergingIterator,
+    order: Order,
     /// What range deletions hide, if there are any.
     hider: Option<Hider>,
     sequence: SequenceNumber,
@@ -43,6 +45,7 @@ impl Walker {
         options: &ReadOptions,
     ) -> Self {
         Self {
+            order: inner.order(),
             inner,
             hider,
             sequence,
@@ -140,7 +143,7 @@ impl Walker {
     }
 
     pub(super) fn seek(&mut self, key: &[u8]) -> Result<()> {
-        if self.lower.as_deref().is_some_and(|lower| key < lower) {
+        if self.lower.as_deref().is_some_and(|lower| self.order.is_before(key, lower)) {
             return self.seek_to_first();
         }
         self.valid = false;
@@ -150,7 +153,7 @@ impl Walker {
     }
 
     pub(super) fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
-        if self.upper.as_deref().is_some_and(|upper| key >= upper) {
+        if self.upper.as_deref().is_some_and(|upper| !self.order.is_before(key, upper)) {
             return self.seek_to_last();
         }
         self.valid = false;
@@ -254,7 +257,7 @@ impl Walker {
         let mut hidden = 0;
         while self.inner.valid() {
             let entry = entry::key_of(&self.inner)?;
-            if self.upper.as_deref().is_some_and(|upper| entry.user_key >= upper) {
+            if self.upper.as_deref().is_some_and(|upper| !self.order.is_before(entry.user_key, upper)) {
                 return Ok(());
             }
             let is_same = skipping && entry.user_key == self.key.as_slice();
@@ -289,7 +292,7 @@ impl Walker {
                 continue;
             }
             hidden = 0;
-            if !self.target.is_empty() && internal_key::compare(self.inner.key(), &self.target).is_lt() {
+            if !self.target.is_empty() && self.order.compare_internal(self.inner.key(), &self.target).is_lt() {
                 return Err(self.disordered());
             }
             self.target.clear();
@@ -311,7 +314,7 @@ impl Walker {
     fn show_previous(&mut self) -> Result<()> {
         while self.inner.valid() {
             let entry = entry::key_of(&self.inner)?;
-            if self.lower.as_deref().is_some_and(|lower| entry.user_key < lower) {
+            if self.lower.as_deref().is_some_and(|lower| self.order.is_before(entry.user_key, lower)) {
                 return Ok(());
             }
             self.key.clear();
@@ -373,7 +376,7 @@ impl Walker {
     }
 
     fn newest_sought(&mut self, key: &[u8]) -> Result<Option<(SequenceNumber, ValueKind)>> {
-        if !self.target.is_empty() && internal_key::compare(self.inner.key(), &self.target).is_gt() {
+        if !self.target.is_empty() && self.order.compare_internal(self.inner.key(), &self.target).is_gt() {
             return Err(self.disordered());
         }
         self.seek_inner(key)?;
@@ -459,11 +462,11 @@ mod tests {
             Ok(())
         }
         fn seek(&mut self, target: &[u8]) -> Result<()> {
-            self.at = self.keys.iter().position(|key| internal_key::compare(key, target).is_ge());
+            self.at = self.keys.iter().position(|key| Order::BYTEWISE.compare_internal(key, target).is_ge());
             Ok(())
         }
         fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
-            self.at = self.keys.iter().rposition(|key| internal_key::compare(key, target).is_le());
+            self.at = self.keys.iter().rposition(|key| Order::BYTEWISE.compare_internal(key, target).is_le());
             Ok(())
         }
         fn next(&mut self) -> Result<()> {
@@ -500,7 +503,7 @@ mod tests {
 
     /// The keys that are shown from one end to the other, or how that failed.
     fn walk(keys: Vec<Vec<u8>>, sequence: SequenceNumber, forward: bool) -> Result<Vec<Vec<u8>>> {
-        let entries = MergingIterator::new(vec![Box::new(Disordered { keys, at: None })]);
+        let entries = MergingIterator::new(Order::BYTEWISE, vec![Box::new(Disordered { keys, at: None })]);
         let mut walker = Walker::new((entries, None), sequence, &ReadOptions::default());
         let mut shown = Vec::new();
         if forward {
@@ -540,7 +543,7 @@ mod tests {
     #[test]
     fn a_walk_may_turn_anywhere() {
         let keys = ["a", "b", "c", "d"].map(versions).concat();
-        let entries = MergingIterator::new(vec![Box::new(Disordered { keys, at: None })]);
+        let entries = MergingIterator::new(Order::BYTEWISE, vec![Box::new(Disordered { keys, at: None })]);
         let mut walker = Walker::new((entries, None), SequenceNumber::new(2), &ReadOptions::default());
         for key in [b"b", b"c"] {
             for forward in [true, false] {

@@ -45,6 +45,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
+use esker_format::rocksdb::order::Order;
 
 pub(crate) use iterate::{MemtableIterator, PinnedEntry};
 use skip_list::SkipList;
@@ -83,14 +84,14 @@ pub(crate) struct MemtableHit {
 }
 
 impl Memtable {
-    /// Without entries.
-    pub(crate) fn new() -> Self {
-        Self::default()
+    /// Without entries; its keys will lie in `order`.
+    pub(crate) fn new(order: Order) -> Self {
+        Self { list: SkipList::new(order), range_deletions: Recent::new(order), counts: Counts::default() }
     }
 
     /// The one that takes writes after this one, and its memory once that is free.
     pub(crate) fn next(&self) -> Self {
-        Self { list: self.list.next(), ..Self::default() }
+        Self { list: self.list.next(), range_deletions: self.range_deletions.next(), counts: Counts::default() }
     }
 
     /// Adds an entry. Each has a sequence number of its own; of two with the same one, key and kind, both stay.

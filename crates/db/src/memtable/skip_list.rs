@@ -32,14 +32,15 @@
 //! Cost: of a short list, `log4(n)` levels of two comparisons on average, a cache miss for each; a key after all others, one comparison.
 //! Of a long one, a search in the cache ([`super::fingers`]) and some three to six nodes at the lowest two levels.
 
-use std::cmp::Ordering as Order;
+use std::cmp;
 use std::marker::PhantomData;
 use std::mem::{offset_of, size_of};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::OnceLock;
 
-use esker_format::rocksdb::internal_key::{TAG_BYTES, compare_user_keys};
+use esker_format::rocksdb::internal_key::TAG_BYTES;
+use esker_format::rocksdb::order::Order;
 
 use super::TALL_MIN;
 use super::arena::{Arena, PIECE_ALIGNMENT};
@@ -94,6 +95,7 @@ pub(super) struct SkipList {
     /// Memory that they take.
     fingers_bytes: AtomicUsize,
     arena: Arena,
+    order: Order,
 }
 
 /// A user key and a tag, in parts.
@@ -104,7 +106,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Total, as [`esker_format::rocksdb::internal_key::compare`] is: too short counts as the empty key with tag 0.
+    /// Total, as [`Order::compare_internal`] is: too short counts as the empty key with tag 0.
     #[inline]
     fn of(internal: &'a [u8]) -> Self {
         match internal.split_last_chunk::<TAG_BYTES>() {
@@ -114,8 +116,8 @@ impl<'a> Place<'a> {
     }
 
     #[inline]
-    fn compare(self, other: Self) -> Order {
-        compare_user_keys(self.user_key, other.user_key).then_with(|| other.tag.cmp(&self.tag))
+    fn compare(self, other: Self, order: Order) -> cmp::Ordering {
+        order.compare(self.user_key, other.user_key).then_with(|| other.tag.cmp(&self.tag))
     }
 }
 
@@ -140,14 +142,20 @@ impl Default for SkipList {
             fingers_count: AtomicUsize::new(0),
             fingers_bytes: AtomicUsize::new(0),
             arena: Arena::default(),
+            order: Order::default(),
         }
     }
 }
 
 impl SkipList {
+    /// An empty one of keys in `order`.
+    pub(super) fn new(order: Order) -> Self {
+        Self { order, ..Self::default() }
+    }
+
     /// An empty one, which takes over the memory of this one once it goes.
     pub(super) fn next(&self) -> Self {
-        Self { arena: self.arena.next(), ..Self::default() }
+        Self { arena: self.arena.next(), order: self.order, ..Self::default() }
     }
 
     /// See [`Arena::spare_bytes`].
@@ -191,7 +199,8 @@ impl SkipList {
     /// Makes fingers when there are enough nodes for them: whoever adds the last of these does.
     fn note_tall(&self) {
         let count = self.tall_count.fetch_add(1, Ordering::Relaxed) + 1;
-        if count < TALL_MIN || !count.is_power_of_two() {
+        // They go by bytes.
+        if count < TALL_MIN || !count.is_power_of_two() || !self.order.is_bytewise() {
             return;
         }
         let index = (count / TALL_MIN).trailing_zeros() as usize;
@@ -233,7 +242,9 @@ impl SkipList {
         if height > 2 {
             return false;
         }
-        let Some(found) = self.low_gaps(place, |key| Place::of(key).compare(place).is_lt()) else { return false };
+        let Some(found) = self.low_gaps(place, |key| Place::of(key).compare(place, self.order).is_lt()) else {
+            return false;
+        };
         gaps.iter_mut().zip(found).for_each(|(gap, found)| *gap = found);
         true
     }
@@ -285,8 +296,9 @@ impl SkipList {
             }
             // Others came in between. Nothing is removed, so the place is further on from here.
             // SAFETY: as the caller says.
-            *gap =
-                unsafe { self.walk(gap.before, level, ptr::null_mut(), |key| Place::of(key).compare(place).is_lt()) };
+            *gap = unsafe {
+                self.walk(gap.before, level, ptr::null_mut(), |key| Place::of(key).compare(place, self.order).is_lt())
+            };
         }
         if gap.after.is_null()
             && let Some(last) = self.last.get(level)
@@ -297,7 +309,7 @@ impl SkipList {
 
     /// The gaps for `place` at levels below `height`, if it is after all nodes or nearly so; else `false`.
     fn find_gaps_at_end(&self, place: Place<'_>, height: usize, gaps: &mut [Gap; HEIGHT_MAX]) -> bool {
-        let is_before = |key: &[u8]| Place::of(key).compare(place).is_lt();
+        let is_before = |key: &[u8]| Place::of(key).compare(place, self.order).is_lt();
         for (level, (gap, last)) in gaps.iter_mut().zip(&self.last).enumerate().take(height) {
             let last = NonNull::new(last.load(Ordering::Acquire));
             let Some(last) = last.filter(|&last| is_before(self.entry(last).key())) else { return false };
@@ -314,7 +326,7 @@ impl SkipList {
     /// The gaps for `place` at levels below `height`.
     fn find_gaps(&self, place: Place<'_>, height: usize, gaps: &mut [Gap; HEIGHT_MAX]) {
         self.descend(
-            |key| Place::of(key).compare(place).is_lt(),
+            |key| Place::of(key).compare(place, self.order).is_lt(),
             |level, gap| {
                 if level < height
                     && let Some(slot) = gaps.get_mut(level)
@@ -425,7 +437,7 @@ impl SkipList {
     #[inline]
     pub(super) fn first_at_or_after(&self, target: &[u8]) -> Option<Entry<'_>> {
         let target = Place::of(target);
-        let is_before = |key: &[u8]| Place::of(key).compare(target).is_lt();
+        let is_before = |key: &[u8]| Place::of(key).compare(target, self.order).is_lt();
         let gap = match self.low_gaps(target, is_before) {
             Some([lowest, _]) => lowest,
             None => self.descend(is_before, |_, _| ()),
@@ -436,13 +448,13 @@ impl SkipList {
     /// The last entry whose key is not after `target`.
     pub(super) fn last_at_or_before(&self, target: &[u8]) -> Option<Entry<'_>> {
         let target = Place::of(target);
-        self.entry_before(self.descend(|key| Place::of(key).compare(target).is_le(), |_, _| ()))
+        self.entry_before(self.descend(|key| Place::of(key).compare(target, self.order).is_le(), |_, _| ()))
     }
 
     /// The last entry whose key is before `target`.
     pub(super) fn last_before(&self, target: &[u8]) -> Option<Entry<'_>> {
         let target = Place::of(target);
-        self.entry_before(self.descend(|key| Place::of(key).compare(target).is_lt(), |_, _| ()))
+        self.entry_before(self.descend(|key| Place::of(key).compare(target, self.order).is_lt(), |_, _| ()))
     }
 }
 

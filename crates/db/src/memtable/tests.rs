@@ -1,3 +1,4 @@
+use esker_format::rocksdb::order::Order;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
@@ -55,7 +56,7 @@ fn assert_stands_on(iterator: &MemtableIterator, expected: Option<(&ModelKey, &V
 fn it_answers_as_a_sorted_map_does() {
     let mut numbers = Numbers(1);
     for round in 0..if cfg!(miri) { 1 } else { 40 } {
-        let memtable = Arc::new(Memtable::new());
+        let memtable = Arc::new(Memtable::default());
         let mut model = Model::new();
         let mut iterator = memtable.iter();
         for step in 0..if cfg!(miri) { 200 } else { 2000 } {
@@ -119,7 +120,7 @@ fn it_answers_as_a_sorted_map_does() {
 
 #[test]
 fn get_finds_the_newest_that_the_reader_may_see() {
-    let memtable = Arc::new(Memtable::new());
+    let memtable = Arc::new(Memtable::default());
     put(&memtable, 5, b"k", b"old");
     memtable.add(SequenceNumber::new(7), ValueKind::Deletion, b"k", b"");
     put(&memtable, 9, b"k", b"new");
@@ -135,7 +136,7 @@ fn get_finds_the_newest_that_the_reader_may_see() {
 
 #[test]
 fn it_counts_what_was_added() {
-    let memtable = Memtable::new();
+    let memtable = Memtable::default();
     assert!(memtable.is_empty());
     assert_eq!(memtable.allocated_bytes(), 0);
     put(&memtable, 12, b"key", b"value");
@@ -148,7 +149,7 @@ fn it_counts_what_was_added() {
 
 #[test]
 fn an_entry_takes_few_bytes_besides_its_own() {
-    let memtable = Memtable::new();
+    let memtable = Memtable::default();
     let count = if cfg!(miri) { 500 } else { 10_000 };
     for number in 0..count {
         put(&memtable, number, &number.to_be_bytes(), &[1; 64]);
@@ -159,7 +160,7 @@ fn an_entry_takes_few_bytes_besides_its_own() {
 
 #[test]
 fn a_value_outlives_the_memtable_handle() {
-    let memtable = Arc::new(Memtable::new());
+    let memtable = Arc::new(Memtable::default());
     put(&memtable, 1, b"key", b"value");
     let mut iterator = memtable.iter();
     iterator.seek_to_first().unwrap();
@@ -176,7 +177,7 @@ fn a_value_outlives_the_memtable_handle() {
 
 #[test]
 fn an_empty_value_pins_nothing() {
-    let memtable = Arc::new(Memtable::new());
+    let memtable = Arc::new(Memtable::default());
     put(&memtable, 1, b"key", b"");
     let value = memtable.get(&lookup(b"key", 1)).unwrap().value;
     assert_eq!((Arc::strong_count(&memtable), value), (1, PinnedSlice::default()));
@@ -188,7 +189,7 @@ fn an_empty_value_pins_nothing() {
 fn a_reader_among_writers_sees_order_and_all_that_was_added_before_it_began() {
     const WRITERS: u64 = 4;
     let per_writer = if cfg!(miri) { 30 } else { 20_000u64 };
-    let memtable = Arc::new(Memtable::new());
+    let memtable = Arc::new(Memtable::default());
     let done: [AtomicU64; WRITERS as usize] = Default::default();
     // An odd factor scatters the numbers and no two of them fall together.
     let scattered = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
@@ -214,7 +215,7 @@ fn a_reader_among_writers_sees_order_and_all_that_was_added_before_it_began() {
             while iterator.valid() {
                 let number = u64::from_le_bytes(iterator.value().try_into().unwrap());
                 assert_eq!(iterator.key()[..8], scattered(number));
-                assert!(last.is_none_or(|last| internal_key::compare(&last, iterator.key()).is_lt()));
+                assert!(last.is_none_or(|last| Order::BYTEWISE.compare_internal(&last, iterator.key()).is_lt()));
                 last = Some(iterator.key().to_vec());
                 if number / WRITERS < before[(number % WRITERS) as usize] {
                     met[(number % WRITERS) as usize] += 1;
@@ -229,7 +230,7 @@ fn a_reader_among_writers_sees_order_and_all_that_was_added_before_it_began() {
                 }
                 let key = iterator.key().to_vec();
                 iterator.prev().unwrap();
-                assert!(!iterator.valid() || internal_key::compare(iterator.key(), &key).is_lt());
+                assert!(!iterator.valid() || Order::BYTEWISE.compare_internal(iterator.key(), &key).is_lt());
             }
             for (writer, &count) in before.iter().enumerate().filter(|(_, count)| **count > 0) {
                 let number = (count - 1) * WRITERS + writer as u64;

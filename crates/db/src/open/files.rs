@@ -11,6 +11,7 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, InternalKey};
 use esker_format::rocksdb::log::{BLOCK_BYTES, Fragment, FragmentKind, log_number_tag, next_fragment};
 use esker_format::rocksdb::log_note::LogNote;
+use esker_format::rocksdb::order::Order;
 use esker_format::rocksdb::version_edit::BlobFileAddition;
 use esker_format::{DecodeError, cask, raft};
 use esker_log::copying::UNFINISHED;
@@ -20,8 +21,9 @@ use super::left_out::Sieve;
 use super::replay::Logs;
 use super::tables::OpenTables;
 use crate::blob::BlobFile;
-use crate::options::{OptionsInFile, wal_dir_line};
+use crate::options::{FamilyOptions, OptionsInFile, wal_dir_line};
 use crate::output::reference;
+use crate::range_deletions::RangeDeletion;
 use crate::reclaim::Trash;
 use crate::repair::UNFINISHED as UNFINISHED_REPAIR;
 use crate::store::Store;
@@ -427,17 +429,37 @@ pub(super) struct Opener<'a> {
     pub(super) mmap_reads: bool,
 }
 
+/// Refuses a table whose keys lie in another order than its family's, or whose range deletions cannot be cut where it ends.
+fn check_order(table: &TableFile, order: Order) -> Result<()> {
+    let (path, found) = (table.table.path(), table.table.order());
+    if found != order {
+        let reason =
+            format!("its keys are ordered by {:?}, those of its column family by {:?}", found.name(), order.name());
+        return Err(Error::corruption(path, 0, reason));
+    }
+    let reaches_beyond = |range: &RangeDeletion| order.is_before(table.largest(), &range.end);
+    if !order.is_bytewise() && table.table.range_deletions().iter().any(reaches_beyond) {
+        let reason = format!(
+            "a range deletion reaches beyond the table, and in the order {:?} no key can be named at which to cut it; compact the \
+             store with the RocksDB that wrote it",
+            order.name()
+        );
+        return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path));
+    }
+    Ok(())
+}
+
 impl Opener<'_> {
     /// The version of a family, of the tables that were opened.
     pub(super) fn version(
         &self,
         id: u32,
         family: &RecoveredFamily,
-        level_count: usize,
+        chosen: &FamilyOptions,
         tables: &mut OpenTables,
         sieve: &mut Sieve,
     ) -> Result<Version> {
-        let mut edit = Edit::default();
+        let (mut edit, level_count) = (Edit::default(), chosen.level_count);
         for (level, number) in family.tables.keys() {
             let level = *level as usize;
             if level >= level_count {
@@ -454,6 +476,10 @@ impl Opener<'_> {
                 }
                 continue;
             };
+            if let Err(error) = check_order(&table, chosen.order()) {
+                sieve.pass_file::<()>(FileName::Table(*number), Err(error))?;
+                continue;
+            }
             edit.added.push((level, table));
         }
         // The manifest has no record of a blob file's end. RocksDB drops those of which nothing lives, and those before
@@ -472,12 +498,13 @@ impl Opener<'_> {
                 edit.garbage.insert(*number, Garbage { count: usage.garbage_count, bytes: usage.garbage_bytes });
             }
         }
-        let version = sieve.pass(Version::empty().apply(&edit).map_err(|error| error.with_path(self.dir)))?;
+        let version =
+            sieve.pass(Version::empty(chosen.order()).apply(&edit).map_err(|error| error.with_path(self.dir)))?;
         version.map_or_else(
             || {
                 // Tables overlap. In level 0 they may.
                 edit.added.iter_mut().for_each(|(level, _)| *level = 0);
-                Version::empty().apply(&edit).map_err(|error| error.with_path(self.dir))
+                Version::empty(chosen.order()).apply(&edit).map_err(|error| error.with_path(self.dir))
             },
             Ok,
         )

@@ -58,8 +58,8 @@ pub(crate) fn store_to_mend(
     let wal_number = FileNumber::new(next_file);
     let mut families = BTreeMap::new();
     for (&id, family) in &recovered.families {
-        let chosen = family_options(&options, &in_file, &family.name)?;
-        let version = Version::empty().apply(&blobs.remove(&id).unwrap_or_default())?;
+        let chosen = family_options(&options, &in_file, family)?;
+        let version = Version::empty(chosen.order()).apply(&blobs.remove(&id).unwrap_or_default())?;
         families.insert(id, Family::new(id, family.name.clone(), chosen, version, wal_number, session_id.clone()));
     }
     let Some(default_family) = families.get(&0).cloned() else {

@@ -18,7 +18,7 @@ use super::before::OpenFiles;
 use super::files::{Opener, missing};
 use super::left_out::Sieve;
 use crate::cache::BlockCache;
-use crate::options::{LEVEL_COUNT, Options};
+use crate::options::{LEVEL_COUNT, Options, Orders};
 use crate::reclaim::Trash;
 use crate::table::Table;
 use crate::version::{Recovered, TableFile};
@@ -39,6 +39,7 @@ struct Job {
     dir: PathBuf,
     trash: Arc<Trash>,
     cache: Arc<BlockCache>,
+    orders: Orders,
     /// Those that are open already.
     before: Arc<OpenFiles>,
     tables: Vec<TableMeta>,
@@ -74,6 +75,7 @@ pub(super) fn open_all(
         dir: dir.to_owned(),
         trash: trash.clone(),
         cache: cache.clone(),
+        orders: Orders::of(options),
         before: before.clone(),
         tables,
         next: AtomicUsize::new(0),
@@ -146,7 +148,8 @@ impl Job {
         };
         let file = open_sealed(&*self.files, &path, self.mmap_reads).map_err(Error::from);
         let newest = Some(meta.largest_sequence);
-        let table = file.and_then(|file| Table::open_as(file, meta.file_bytes, newest, self.cache.clone()));
+        let table =
+            file.and_then(|file| Table::open_as(file, meta.file_bytes, &self.orders, newest, self.cache.clone()));
         let table = table.map_err(|error| missing(error, &path))?;
         // At once: the indexes of all of them together may be more than there is memory for.
         table.watch();

@@ -1,3 +1,4 @@
+use esker_format::rocksdb::order::Order;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -31,12 +32,12 @@ struct Run<'a> {
 impl Run<'_> {
     /// What comes out of a run of keys of one letter, in words. The value that pointers lead to is `blob`.
     fn pour(&self, entries: &[(&str, u64, ValueKind, &str)]) -> String {
-        let run = Memtable::new();
+        let run = Memtable::default();
         for &(key, sequence, kind, value) in entries {
             run.add(SequenceNumber::new(sequence), kind, key.as_bytes(), value.as_bytes());
         }
         let snapshots: Vec<_> = self.snapshots.iter().map(|&s| SequenceNumber::new(s)).collect();
-        let mut sieve = Sieve::new(&snapshots, |_| self.deeper).at_the_bottom(!self.deeper);
+        let mut sieve = Sieve::new(Order::BYTEWISE, &snapshots, |_| self.deeper).at_the_bottom(!self.deeper);
         let blob = |_: &[u8], _: &[u8]| Ok(Some(PinnedSlice::from_vec(b"blob".to_vec())));
         let mut fold = Fold::new(self.operator.clone(), blob).within(self.bytes_max);
         let mut input = Arc::new(run).iter();
@@ -145,7 +146,7 @@ fn what_is_held_of_a_key_is_bounded() {
     let apart = Run { operator: joining_apart(), ..run };
     assert_eq!(apart.pour(&entries).matches("1234567890").count(), 20);
 
-    let mut sieve = Sieve::new(&[], |_| true);
+    let mut sieve = Sieve::new(Order::BYTEWISE, &[], |_| true);
     let mut index = Vec::new();
     esker_format::rocksdb::blob::BlobIndex {
         file: esker_format::rocksdb::internal_key::FileNumber::new(7),
@@ -154,7 +155,7 @@ fn what_is_held_of_a_key_is_bounded() {
         compression: crate::Compression::None,
     }
     .encode(&mut index);
-    let run = Memtable::new();
+    let run = Memtable::default();
     run.add(SequenceNumber::new(9), M, b"a", b"+");
     run.add(SequenceNumber::new(8), B, b"a", &index);
     let mut input = Arc::new(run).iter();

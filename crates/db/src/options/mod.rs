@@ -2,6 +2,7 @@
 //! open before the first file is touched; nothing is adjusted silently.
 
 mod kept;
+mod orders;
 mod partition;
 mod persist;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 use esker_format::checksum::ChecksumKind;
 use esker_format::compression::Compression;
 use esker_format::limits;
+use esker_format::rocksdb::order::{BytewiseComparator, Comparator};
 use esker_format::rocksdb::prefix::{self, PrefixExtractor};
 use esker_log::scan::RecoveryMode;
 
@@ -23,6 +25,7 @@ use crate::operands::MergeOperator;
 use crate::snapshot::Snapshot;
 use crate::{Error, Result};
 
+pub(crate) use orders::{Orders, comparator_named};
 pub use partition::BlobPartition;
 pub(crate) use persist::{ForeignOptions, OptionsInFile, print, wal_dir_line};
 
@@ -110,6 +113,10 @@ pub struct Options {
     /// Merge operators of the program, for families that are named here by nobody and whose OPTIONS say one of these names. Default none. RocksDB's own
     /// (`uint64add`, `stringappend`, `max`, `bytesxor`, `put`) are known without.
     pub merge_operators: Vec<Arc<dyn MergeOperator>>,
+
+    /// Orders of the program, for families that are named here by nobody and that a store says are ordered by one of these names. Default none. RocksDB's
+    /// own two ([`BytewiseComparator`], [`ReverseBytewiseComparator`](crate::ReverseBytewiseComparator)) are known without.
+    pub comparators: Vec<&'static dyn Comparator>,
 
     /// Directory of the logs, on a device of their own perhaps; made where it is missing (RocksDB's `wal_dir`). In UTF-8. Default none: the store's. It has to be
     /// given at every open, also for reading only: a store whose logs are not where it is is refused otherwise. Logs that lie in the store's directory
@@ -233,6 +240,7 @@ impl Default for Options {
             cache_blobs: true,
             listeners: Vec::new(),
             merge_operators: Vec::new(),
+            comparators: Vec::new(),
             mmap_reads: false,
             wal_dir: None,
             wal_bytes_max: 0,
@@ -354,6 +362,13 @@ pub struct FamilyOptions {
     /// anyway. Another one than the operands are for makes other values of them; nobody notices.
     pub merge_operator: Option<Arc<dyn MergeOperator>>,
 
+    /// In which order the keys lie (RocksDB's `comparator`). Default [`BytewiseComparator`]. It holds for as long as there is the family: an open with
+    /// another is refused.
+    ///
+    /// Cost of another: each comparison is a call, and what goes by the first bytes of keys (arrays in memory that spare a search most of its cache
+    /// misses, short separators in indexes, [`prefix`](Self::prefix) of ranges) is not made.
+    pub comparator: &'static dyn Comparator,
+
     /// What a program lets go of, or changes, when a compaction comes by. Default `None`. Not kept in the store; may change on reopen.
     ///
     /// With one, [`Db::compact_range`](crate::Db::compact_range) writes the deepest tables again, too, to show all there is.
@@ -442,6 +457,7 @@ impl Default for FamilyOptions {
             blob_file_bytes: 256 * MIB,
             blob_partition: None,
             merge_operator: None,
+            comparator: &BytewiseComparator,
             compaction_filter: None,
             periodic_compaction_seconds: 0,
             blob_compression: Compression::Lz4,
@@ -684,7 +700,8 @@ pub struct ReadOptions {
 }
 
 impl ReadOptions {
-    /// The same for the keys that begin with `prefix`: both bounds are replaced.
+    /// The same for the keys that begin with `prefix`, in a family whose keys lie by their bytes: both bounds are replaced. With another
+    /// [comparator](FamilyOptions::comparator), such keys need not lie together: set bounds that fit it.
     #[must_use]
     pub fn with_prefix(self, prefix: impl AsRef<[u8]>) -> Self {
         let prefix = prefix.as_ref();

@@ -24,7 +24,6 @@ use super::{
 };
 use crate::family::Family;
 use crate::operands::{MergeOperator, is_said, named};
-use crate::version::COMPARATOR_NAME;
 use crate::{Error, ErrorKind};
 
 /// What RocksDB has no option for stands in a comment: for RocksDB, values are separated at the flush.
@@ -343,6 +342,7 @@ fn read_family(file: &OptionsFile, name: &str) -> Result<FamilyOptions, Wrong> {
         blob_file_bytes: number(family, "blob_file_size", default.blob_file_bytes, 64 * KIB, 4 * GIB)?,
         blob_partition: None,
         merge_operator: merge_operator(family, &[]),
+        comparator: default.comparator,
         compaction_filter: None,
         periodic_compaction_seconds: period(family)?,
         blob_compression: compression(family, "blob_compression_type", default.blob_compression)?,
@@ -524,7 +524,7 @@ fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions) {
         }
     }
     let family = file.family_mut(name);
-    family.set("comparator", COMPARATOR_NAME);
+    family.set("comparator", options.comparator.name());
     // One that nobody has here is carried on: its operands may be there.
     if let Some(operator) = &options.merge_operator
         && !family.get_string(MERGE_OPERATOR).is_some_and(|said| is_said(&said, &**operator))
@@ -559,9 +559,17 @@ mod tests {
     use crate::operands::StringAppendOperator;
     use crate::version::Version;
     use esker_format::rocksdb::internal_key::FileNumber;
+    use esker_format::rocksdb::order::Order;
 
     fn reread(options: FamilyOptions, foreign: &ForeignOptions) -> (FamilyOptions, OptionsInFile) {
-        let family = Family::new(0, "default".into(), options, Version::empty(), FileNumber::new(1), "session".into());
+        let family = Family::new(
+            0,
+            "default".into(),
+            options,
+            Version::empty(Order::BYTEWISE),
+            FileNumber::new(1),
+            "session".into(),
+        );
         let text = print(&Options::default(), &BTreeMap::from([(0, family)]), foreign);
         let read = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
         (read.families["default"].clone().unwrap(), read)
@@ -578,6 +586,7 @@ mod tests {
             blob_partition: None,
             compaction_filter: None,
             periodic_compaction_seconds: 86_400,
+            comparator: &esker_format::rocksdb::order::BytewiseComparator,
             merge_operator: Some(Arc::new(StringAppendOperator::new("--").unwrap())),
             blob_compression: Compression::Zstd,
             compression: Compression::Snappy,
@@ -657,8 +666,14 @@ mod tests {
         };
         let read = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text_of(&lines).as_bytes()).unwrap();
         let printed = |options: &Options, family: FamilyOptions| {
-            let family =
-                Family::new(0, "default".into(), family, Version::empty(), FileNumber::new(1), "session".into());
+            let family = Family::new(
+                0,
+                "default".into(),
+                family,
+                Version::empty(Order::BYTEWISE),
+                FileNumber::new(1),
+                "session".into(),
+            );
             print(options, &BTreeMap::from([(0, family)]), &read.foreign)
         };
         let options = read.families["default"].clone().unwrap();
@@ -681,7 +696,14 @@ mod tests {
         let foreign = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
         assert!(foreign.families["default"].is_err());
         let family = read.families["default"].clone().unwrap();
-        let family = Family::new(0, "default".into(), family, Version::empty(), FileNumber::new(1), "session".into());
+        let family = Family::new(
+            0,
+            "default".into(),
+            family,
+            Version::empty(Order::BYTEWISE),
+            FileNumber::new(1),
+            "session".into(),
+        );
         let text = print(&Options::default(), &BTreeMap::from([(0, family)]), &foreign.foreign);
         for line in lines.iter().filter(|line| !REFUSED.iter().any(|key| line.starts_with(&format!("{key}=")))) {
             assert!(text.lines().any(|printed| printed.trim() == *line), "{line} is not in:\n{text}");
@@ -723,8 +745,14 @@ mod tests {
             OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap()
         };
         let printed = |read: &OptionsInFile, options: FamilyOptions| {
-            let family =
-                Family::new(0, "default".into(), options, Version::empty(), FileNumber::new(1), "session".into());
+            let family = Family::new(
+                0,
+                "default".into(),
+                options,
+                Version::empty(Order::BYTEWISE),
+                FileNumber::new(1),
+                "session".into(),
+            );
             print(&Options::default(), &BTreeMap::from([(0, family)]), &read.foreign)
         };
         let old = of_release("6.17.3");

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use esker_format::rocksdb::internal_key::SequenceNumber;
+use esker_format::rocksdb::order::Order;
 
 use super::Fragments;
 use super::fragments::Span;
@@ -45,6 +46,7 @@ impl Version {
 
     /// What each table of level 0, and each deeper level, covers `user_key` with.
     fn each_span(&self, user_key: &[u8], mut each: impl FnMut(Span<'_>)) {
+        let order = self.order();
         for table in self.level(0) {
             if !table.range_deletions().is_empty() {
                 each(table.range_deletions().at(user_key));
@@ -54,14 +56,17 @@ impl Version {
             if self.has_range_deletions_in(level) {
                 let mut index = tables.partition_point(|table| table.ends_before(user_key));
                 let after = |index: usize| tables.get(index).map(|table| table.smallest());
-                if after(index).is_none_or(|smallest| smallest > user_key) {
+                if after(index).is_none_or(|smallest| order.is_before(user_key, smallest)) {
                     each(Span { sequences: &[], from: Some(user_key), to: after(index) });
                 }
                 // RocksDB may have a key's entries in neighbours, and pieces of one range over them in each.
-                while let Some(table) = tables.get(index).filter(|table| table.smallest() <= user_key) {
+                while let Some(table) =
+                    tables.get(index).filter(|table| order.compare(table.smallest(), user_key).is_le())
+                {
                     let span = table.range_deletions().at(user_key);
-                    let next = after(index + 1).filter(|next| *next > user_key);
-                    let (from, to) = (span.from.max(Some(table.smallest())), first_of(span.to, next));
+                    let next = after(index + 1).filter(|next| order.is_before(user_key, next));
+                    let (from, to) =
+                        (last_of(order, span.from, Some(table.smallest())), first_of(order, span.to, next));
                     each(Span { from, to, ..span });
                     index += 1;
                 }
@@ -84,7 +89,7 @@ struct Known {
     is_known: bool,
     /// The newest that hides them; 0: none.
     sequence: SequenceNumber,
-    from: Vec<u8>,
+    from: Option<Vec<u8>>,
     to: Option<Vec<u8>>,
     /// How many more keys go by before somebody is told of the bounds again ([`Hider::bounds_to_skip`]), and how many the next time.
     wait: (u32, u32),
@@ -92,8 +97,10 @@ struct Known {
 
 impl Known {
     #[inline]
-    fn holds_for(&self, user_key: &[u8]) -> bool {
-        self.is_known && *self.from <= *user_key && self.to.as_deref().is_none_or(|to| user_key < to)
+    fn holds_for(&self, order: Order, user_key: &[u8]) -> bool {
+        self.is_known
+            && self.from.as_deref().is_none_or(|from| order.compare(from, user_key).is_le())
+            && self.to.as_deref().is_none_or(|to| order.is_before(user_key, to))
     }
 }
 
@@ -130,33 +137,34 @@ impl Covers {
     /// The newest that hides `user_key`; 0: none. Asks only where the answer before does not hold.
     #[inline]
     fn at(&self, user_key: &[u8], known: &mut Known) -> SequenceNumber {
-        if !known.holds_for(user_key) {
+        if !known.holds_for(self.version.order(), user_key) {
             self.ask(user_key, known);
         }
         known.sequence
     }
 
     fn ask(&self, user_key: &[u8], known: &mut Known) {
+        let order = self.version.order();
         let (mut from, mut to): (Option<&[u8]>, Option<&[u8]>) = (None, None);
         let mut sequence = SequenceNumber::default();
         for fragments in &self.memory {
             let span = fragments.at(user_key);
             sequence = sequence.max(span.newest(self.up_to));
-            from = from.max(span.from);
-            to = first_of(to, span.to);
+            from = last_of(order, from, span.from);
+            to = first_of(order, to, span.to);
         }
         (known.is_known, known.wait) = (true, (0, 1));
-        known.from.clear();
-        known.from.extend_from_slice(from.unwrap_or_default());
+        known.from = from.map(<[u8]>::to_vec);
         known.to = to.map(<[u8]>::to_vec);
         self.version.each_span(user_key, |span| {
             sequence = sequence.max(span.newest(self.up_to));
-            if let Some(from) = span.from.filter(|from| *from > &*known.from) {
-                known.from.clear();
-                known.from.extend_from_slice(from);
+            if let Some(from) = span.from
+                && known.from.as_deref().is_none_or(|known| order.is_before(known, from))
+            {
+                known.from = Some(from.to_vec());
             }
             if let Some(to) = span.to
-                && known.to.as_deref().is_none_or(|known| to < known)
+                && known.to.as_deref().is_none_or(|known| order.is_before(to, known))
             {
                 known.to = Some(to.to_vec());
             }
@@ -190,7 +198,7 @@ impl Hider {
             self.known.wait.0 -= 1;
             return None;
         }
-        self.known.is_known.then(|| (self.known.sequence, (&*self.known.from, self.known.to.as_deref())))
+        self.known.is_known.then(|| (self.known.sequence, (self.known.from.as_deref(), self.known.to.as_deref())))
     }
 
     /// Whether anything was skipped.
@@ -200,9 +208,17 @@ impl Hider {
 }
 
 /// Of two ends, of which `None` is the last.
-fn first_of<'a>(a: Option<&'a [u8]>, b: Option<&'a [u8]>) -> Option<&'a [u8]> {
+fn first_of<'a>(order: Order, a: Option<&'a [u8]>, b: Option<&'a [u8]>) -> Option<&'a [u8]> {
     match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
+        (Some(a), Some(b)) => Some(order.earlier(a, b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Of two beginnings, of which `None` is the first.
+fn last_of<'a>(order: Order, a: Option<&'a [u8]>, b: Option<&'a [u8]>) -> Option<&'a [u8]> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(order.later(a, b)),
         (a, b) => a.or(b),
     }
 }

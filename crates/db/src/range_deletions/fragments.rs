@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use esker_format::rocksdb::internal_key::SequenceNumber;
+use esker_format::rocksdb::order::Order;
 
 use super::RangeDeletion;
 
@@ -30,7 +31,10 @@ impl Fragment {
 
 /// Pieces in the order of their keys.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Fragments(Box<[Fragment]>);
+pub(crate) struct Fragments {
+    pieces: Box<[Fragment]>,
+    order: Order,
+}
 
 /// What covers a key, and for which other keys that is so.
 #[derive(Debug, Default)]
@@ -53,16 +57,17 @@ impl Span<'_> {
 
 impl Fragments {
     /// Of ranges in any order, each with its number; those without keys are left out. For what tables hold, which was reduced when it was written.
-    pub(crate) fn of<'a>(ranges: impl IntoIterator<Item = &'a RangeDeletion>) -> Self {
-        Self::sweep(ranges, |open| open.keys().map(|Reverse(sequence)| *sequence).collect())
+    pub(crate) fn of<'a>(order: Order, ranges: impl IntoIterator<Item = &'a RangeDeletion>) -> Self {
+        Self::sweep(order, ranges, |open| open.keys().map(|Reverse(sequence)| *sequence).collect())
     }
 
     /// The same, of each key only the newest of those that look alike to all `snapshots`, which are ascending.
     pub(crate) fn reduced<'a>(
+        order: Order,
         ranges: impl IntoIterator<Item = &'a RangeDeletion>,
         snapshots: &[SequenceNumber],
     ) -> Self {
-        Self::sweep(ranges, |open| {
+        Self::sweep(order, ranges, |open| {
             let mut newest = Vec::new();
             let mut before = Bound::Unbounded;
             while let Some((Reverse(sequence), _)) = open.range((before, Bound::Unbounded)).next() {
@@ -77,23 +82,24 @@ impl Fragments {
     }
 
     fn sweep<'a>(
+        order: Order,
         ranges: impl IntoIterator<Item = &'a RangeDeletion>,
         kept: impl Fn(&BTreeMap<Reverse<SequenceNumber>, usize>) -> Box<[SequenceNumber]>,
     ) -> Self {
-        let mut ranges: Vec<_> = ranges.into_iter().filter(|range| range.begin < range.end).collect();
-        ranges.sort_unstable_by(|a, b| a.begin.cmp(&b.begin));
+        let mut ranges: Vec<_> = ranges.into_iter().filter(|range| order.is_before(&range.begin, &range.end)).collect();
+        ranges.sort_unstable_by(|a, b| order.compare(&a.begin, &b.begin));
         let mut points: Vec<&[u8]> = ranges.iter().flat_map(|range| [&*range.begin, &*range.end]).collect();
-        points.sort_unstable();
+        points.sort_unstable_by(|a, b| order.compare(a, b));
         points.dedup();
         let mut ends: Vec<_> = ranges.clone();
-        ends.sort_unstable_by(|a, b| a.end.cmp(&b.end));
+        ends.sort_unstable_by(|a, b| order.compare(&a.end, &b.end));
         let (mut begins, mut ends) = (ranges.iter().peekable(), ends.iter().peekable());
         // How many there are of each number: ranges of a file that was taken in have one.
         let mut open: BTreeMap<Reverse<SequenceNumber>, usize> = BTreeMap::new();
         let mut found: Vec<Fragment> = Vec::new();
         for pair in points.windows(2) {
             let [from, to] = pair else { continue };
-            while let Some(range) = ends.next_if(|range| &*range.end <= *from) {
+            while let Some(range) = ends.next_if(|range| order.compare(&range.end, from).is_le()) {
                 if let Some(count) = open.get_mut(&Reverse(range.sequence)) {
                     *count -= 1;
                     if *count == 0 {
@@ -101,7 +107,7 @@ impl Fragments {
                     }
                 }
             }
-            while let Some(range) = begins.next_if(|range| &*range.begin <= *from) {
+            while let Some(range) = begins.next_if(|range| order.compare(&range.begin, from).is_le()) {
                 *open.entry(Reverse(range.sequence)).or_default() += 1;
             }
             if open.is_empty() {
@@ -113,64 +119,72 @@ impl Fragments {
                 _ => found.push(Fragment { begin: (*from).into(), end: (*to).into(), sequences }),
             }
         }
-        Self(found.into())
+        Self { pieces: found.into(), order }
     }
 
     /// Those of some, of which each key is covered by one at most, in order.
-    pub(super) fn of_sorted(fragments: Vec<Fragment>) -> Self {
-        Self(fragments.into())
+    pub(super) fn of_sorted(order: Order, fragments: Vec<Fragment>) -> Self {
+        Self { pieces: fragments.into(), order }
+    }
+
+    /// The order of the keys.
+    pub(super) fn order(&self) -> Order {
+        self.order
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.pieces.is_empty()
     }
 
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Fragment> {
-        self.0.iter()
+        self.pieces.iter()
     }
 
     /// Each piece as one range for each number.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = RangeDeletion> {
-        self.0.iter().flat_map(Fragment::ranges)
+        self.pieces.iter().flat_map(Fragment::ranges)
     }
 
     /// Whether one covers a key of the range; both ends inclusive.
     pub(crate) fn meets(&self, begin: &[u8], end: &[u8]) -> bool {
-        self.0.get(self.first_behind(begin)).is_some_and(|fragment| &*fragment.begin <= end)
+        self.pieces
+            .get(self.first_behind(begin))
+            .is_some_and(|fragment| self.order.compare(&fragment.begin, end).is_le())
     }
 
     /// Takes out what lies before `user_key`.
     pub(crate) fn take_before(&mut self, user_key: &[u8]) -> Self {
-        let mut before = std::mem::take(&mut self.0).into_vec();
-        let mut rest = before.split_off(before.partition_point(|fragment| &*fragment.begin < user_key));
+        let mut before = std::mem::take(&mut self.pieces).into_vec();
+        let mut rest =
+            before.split_off(before.partition_point(|fragment| self.order.is_before(&fragment.begin, user_key)));
         if let Some(last) = before.last_mut()
-            && &*last.end > user_key
+            && self.order.is_before(user_key, &last.end)
         {
             rest.insert(0, Fragment { begin: user_key.into(), ..last.clone() });
             last.end = user_key.into();
         }
-        self.0 = rest.into();
-        Self(before.into())
+        self.pieces = rest.into();
+        Self { pieces: before.into(), order: self.order }
     }
 
     /// The first that ends behind `user_key`.
     pub(super) fn first_behind(&self, user_key: &[u8]) -> usize {
-        self.0.partition_point(|fragment| &*fragment.end <= user_key)
+        self.pieces.partition_point(|fragment| self.order.compare(&fragment.end, user_key).is_le())
     }
 
     pub(super) fn get(&self, index: usize) -> Option<&Fragment> {
-        self.0.get(index)
+        self.pieces.get(index)
     }
 
     /// What covers `user_key`.
     pub(crate) fn at(&self, user_key: &[u8]) -> Span<'_> {
         let index = self.first_behind(user_key);
-        match self.0.get(index) {
-            Some(fragment) if &*fragment.begin <= user_key => {
+        match self.pieces.get(index) {
+            Some(fragment) if self.order.compare(&fragment.begin, user_key).is_le() => {
                 Span { sequences: &fragment.sequences, from: Some(&fragment.begin), to: Some(&fragment.end) }
             }
             next => {
-                let before = index.checked_sub(1).and_then(|before| self.0.get(before));
+                let before = index.checked_sub(1).and_then(|before| self.pieces.get(before));
                 let (from, to) = (before.map(|before| &*before.end), next.map(|next| &*next.begin));
                 Span { sequences: &[], from, to }
             }
@@ -187,7 +201,7 @@ impl Fragments {
         let bytes = |fragment: &Fragment| {
             size_of::<Fragment>() + fragment.begin.len() + fragment.end.len() + size_of_val(&*fragment.sequences)
         };
-        self.0.iter().map(bytes).sum()
+        self.pieces.iter().map(bytes).sum()
     }
 }
 
@@ -209,7 +223,7 @@ mod tests {
                     RangeDeletion { begin: [begin].into(), end: [end].into(), sequence }
                 })
                 .collect();
-            let fragments = Fragments::of(&ranges);
+            let fragments = Fragments::of(Order::BYTEWISE, &ranges);
             let covering = |key: u8| {
                 let has = |range: &&RangeDeletion| *range.begin <= [key][..] && *range.end > [key][..];
                 let mut all: Vec<_> = ranges.iter().filter(has).map(|range| range.sequence).collect();
@@ -233,7 +247,7 @@ mod tests {
                 }
             }
             let snapshots: Vec<_> = (1..8).filter(|_| random.u8(..3) == 0).map(SequenceNumber::new).collect();
-            let reduced = Fragments::reduced(&ranges, &snapshots);
+            let reduced = Fragments::reduced(Order::BYTEWISE, &ranges, &snapshots);
             for key in 0..21 {
                 let stripe = |of: &SequenceNumber| snapshots.partition_point(|snapshot| snapshot < of);
                 let mut newest = covering(key);
@@ -246,7 +260,7 @@ mod tests {
                 assert_eq!(rest, fragments.within(Some(&key), None));
             }
             // Made of its own pieces, it is the same.
-            assert_eq!(Fragments::of(&fragments.ranges().collect::<Vec<_>>()), fragments);
+            assert_eq!(Fragments::of(Order::BYTEWISE, &fragments.ranges().collect::<Vec<_>>()), fragments);
             assert!(fragments.iter().collect::<Vec<_>>().windows(2).all(|pair| pair[0].end <= pair[1].begin));
         }
     }

@@ -24,6 +24,7 @@ mod recent;
 mod shadow;
 
 use esker_format::rocksdb::internal_key::{self, SequenceNumber, ValueKind};
+use esker_format::rocksdb::order::Order;
 
 pub(crate) use cover::{Covers, Hider};
 pub(crate) use fragments::Fragments;
@@ -32,6 +33,7 @@ pub(crate) use shadow::Shadow;
 
 /// Widens `smallest` and `largest`, internal keys that are empty where there is none, to where `ranges` begin and end (RD2).
 pub(crate) fn widen<'a>(
+    order: Order,
     smallest: &mut Vec<u8>,
     largest: &mut Vec<u8>,
     ranges: impl IntoIterator<Item = &'a RangeDeletion>,
@@ -39,11 +41,11 @@ pub(crate) fn widen<'a>(
     for range in ranges {
         let mut begin = Vec::new();
         internal_key::append(&mut begin, &range.begin, range.sequence, ValueKind::RangeDeletion);
-        if smallest.is_empty() || internal_key::compare(&begin, smallest).is_lt() {
+        if smallest.is_empty() || order.compare_internal(&begin, smallest).is_lt() {
             *smallest = begin;
         }
         let end = internal_key::end_of_range(&range.end);
-        if largest.is_empty() || internal_key::compare(&end, largest).is_gt() {
+        if largest.is_empty() || order.compare_internal(&end, largest).is_gt() {
             *largest = end;
         }
     }
@@ -55,6 +57,13 @@ pub(crate) struct RangeDeletion {
     pub(crate) begin: Box<[u8]>,
     pub(crate) end: Box<[u8]>,
     pub(crate) sequence: SequenceNumber,
+}
+
+impl RangeDeletion {
+    /// Whether `user_key` is one of its keys.
+    pub(crate) fn covers(&self, order: Order, user_key: &[u8]) -> bool {
+        order.compare(&self.begin, user_key).is_le() && order.is_before(user_key, &self.end)
+    }
 }
 
 #[cfg(test)]

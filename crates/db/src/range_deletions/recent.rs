@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use esker_format::rocksdb::internal_key::SequenceNumber;
+use esker_format::rocksdb::order::Order;
 use parking_lot::Mutex;
 
 use super::{Fragments, RangeDeletion};
@@ -15,6 +16,7 @@ use super::{Fragments, RangeDeletion};
 /// Those of a memtable. Empty until the first is added, and a look at a number as long.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
+    order: Order,
     count: AtomicU64,
     bytes: AtomicUsize,
     /// Held by who adds: readers go on with the runs as they were.
@@ -33,29 +35,27 @@ struct Run {
 }
 
 impl Run {
-    fn of(ranges: Vec<Arc<RangeDeletion>>) -> Self {
-        let fragments = Arc::new(Fragments::reduced(ranges.iter().map(|range| &**range), &[]));
+    fn of(order: Order, ranges: Vec<Arc<RangeDeletion>>) -> Self {
+        let fragments = Arc::new(Fragments::reduced(order, ranges.iter().map(|range| &**range), &[]));
         let newest = ranges.iter().map(|range| range.sequence).max().unwrap_or_default();
         let bytes = fragments.bytes() + ranges.iter().map(|range| bytes_of(range)).sum::<usize>();
         Self { ranges, fragments, newest, bytes }
     }
 
-    fn newest_at(&self, user_key: &[u8], up_to: SequenceNumber) -> SequenceNumber {
+    fn newest_at(&self, order: Order, user_key: &[u8], up_to: SequenceNumber) -> SequenceNumber {
         if self.newest <= up_to {
             return self.fragments.newest_at(user_key, up_to);
         }
-        let covers = |range: &&Arc<RangeDeletion>| {
-            range.sequence <= up_to && *range.begin <= *user_key && *user_key < *range.end
-        };
+        let covers = |range: &&Arc<RangeDeletion>| range.sequence <= up_to && range.covers(order, user_key);
         self.ranges.iter().filter(covers).map(|range| range.sequence).max().unwrap_or_default()
     }
 
-    fn seen_by(&self, up_to: SequenceNumber) -> Arc<Fragments> {
+    fn seen_by(&self, order: Order, up_to: SequenceNumber) -> Arc<Fragments> {
         if self.newest <= up_to {
             return self.fragments.clone();
         }
         let seen = self.ranges.iter().map(|range| &**range).filter(|range| range.sequence <= up_to);
-        Arc::new(Fragments::reduced(seen, &[]))
+        Arc::new(Fragments::reduced(order, seen, &[]))
     }
 }
 
@@ -64,6 +64,16 @@ fn bytes_of(range: &RangeDeletion) -> usize {
 }
 
 impl Recent {
+    /// None yet, of keys in `order`.
+    pub(crate) fn new(order: Order) -> Self {
+        Self { order, ..Self::default() }
+    }
+
+    /// Those of the memtable after: none yet.
+    pub(crate) fn next(&self) -> Self {
+        Self::new(self.order)
+    }
+
     /// Adds one. Whoever begins to look after this returned meets it.
     pub(crate) fn add(&self, range: RangeDeletion) {
         let _alone = self.adding.lock();
@@ -72,7 +82,7 @@ impl Recent {
         while let Some(last) = runs.pop_if(|last| last.ranges.len() <= ranges.len()) {
             ranges.extend_from_slice(&last.ranges);
         }
-        runs.push(Arc::new(Run::of(ranges)));
+        runs.push(Arc::new(Run::of(self.order, ranges)));
         self.bytes.store(runs.iter().map(|run| run.bytes).sum(), Ordering::Relaxed);
         self.runs.store(Arc::new(runs));
         // Release, with the acquire of who looks whether there are any.
@@ -104,7 +114,7 @@ impl Recent {
 
     #[cold]
     fn search(&self, user_key: &[u8], up_to: SequenceNumber) -> SequenceNumber {
-        self.runs.load().iter().map(|run| run.newest_at(user_key, up_to)).max().unwrap_or_default()
+        self.runs.load().iter().map(|run| run.newest_at(self.order, user_key, up_to)).max().unwrap_or_default()
     }
 
     /// What somebody sees of them who sees what was written up to `up_to`: in several pieces, of each the newest counts.
@@ -112,7 +122,7 @@ impl Recent {
         if self.is_empty() {
             return Vec::new();
         }
-        self.runs.load().iter().map(|run| run.seen_by(up_to)).filter(|seen| !seen.is_empty()).collect()
+        self.runs.load().iter().map(|run| run.seen_by(self.order, up_to)).filter(|seen| !seen.is_empty()).collect()
     }
 
     /// All of them, in no order.

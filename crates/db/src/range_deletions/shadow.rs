@@ -1,6 +1,7 @@
 //! What compaction drops for range deletions, and which of them it writes again. Pure.
 
 use esker_format::rocksdb::internal_key::SequenceNumber;
+use esker_format::rocksdb::order::Order;
 
 use super::fragments::Fragment;
 use super::{Fragments, RangeDeletion};
@@ -25,17 +26,22 @@ impl Version {
             return Shadow::default();
         }
         let meets = |fragment: &&Fragment| {
-            begin.is_none_or(|begin| &*fragment.end > begin) && end.is_none_or(|end| &*fragment.begin <= end)
+            begin.is_none_or(|begin| self.order().is_before(begin, &fragment.end))
+                && end.is_none_or(|end| self.order().compare(&fragment.begin, end).is_le())
         };
         let all = self.tables().flat_map(|(_, table)| table.range_deletions().iter().filter(meets));
-        Shadow::of(&all.flat_map(Fragment::ranges).collect::<Vec<_>>(), snapshots)
+        Shadow::of(self.order(), &all.flat_map(Fragment::ranges).collect::<Vec<_>>(), snapshots)
     }
 }
 
 impl Shadow {
     /// Of all these, where these snapshots, ascending, have to be told apart.
-    pub(crate) fn of<'a>(all: impl IntoIterator<Item = &'a RangeDeletion>, snapshots: &[SequenceNumber]) -> Self {
-        Self { fragments: Fragments::reduced(all, snapshots), next: 0 }
+    pub(crate) fn of<'a>(
+        order: Order,
+        all: impl IntoIterator<Item = &'a RangeDeletion>,
+        snapshots: &[SequenceNumber],
+    ) -> Self {
+        Self { fragments: Fragments::reduced(order, all, snapshots), next: 0 }
     }
 
     /// The oldest of those that are kept that hides an entry of `user_key` written at `sequence`: of the entry's stripe, if one of that does. Ask for keys in
@@ -46,10 +52,12 @@ impl Shadow {
     }
 
     fn look_up(&mut self, user_key: &[u8], sequence: SequenceNumber) -> Option<SequenceNumber> {
-        while self.fragments.get(self.next).is_some_and(|fragment| &*fragment.end <= user_key) {
+        let order = self.fragments.order();
+        while self.fragments.get(self.next).is_some_and(|fragment| order.compare(&fragment.end, user_key).is_le()) {
             self.next += 1;
         }
-        let fragment = self.fragments.get(self.next).filter(|fragment| &*fragment.begin <= user_key)?;
+        let fragment =
+            self.fragments.get(self.next).filter(|fragment| order.compare(&fragment.begin, user_key).is_le())?;
         fragment.sequences.iter().copied().take_while(|&of_range| of_range > sequence).last()
     }
 
@@ -76,17 +84,22 @@ impl Fragments {
                 left.push(Fragment { sequences: sequences.into(), ..fragment.clone() });
             }
         }
-        Self::of_sorted(left)
+        Self::of_sorted(self.order(), left)
     }
 
     /// What of them lies from `begin` on and before `end`; `None` is open.
     pub(crate) fn within(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> Self {
+        let order = self.order();
         let cut = |fragment: &Fragment| {
-            let from = begin.map_or(&*fragment.begin, |begin| begin.max(&fragment.begin));
-            let to = end.map_or(&*fragment.end, |end| end.min(&fragment.end));
-            (from < to).then(|| Fragment { begin: from.into(), end: to.into(), sequences: fragment.sequences.clone() })
+            let from = begin.map_or(&*fragment.begin, |begin| order.later(begin, &fragment.begin));
+            let to = end.map_or(&*fragment.end, |end| order.earlier(end, &fragment.end));
+            order.is_before(from, to).then(|| Fragment {
+                begin: from.into(),
+                end: to.into(),
+                sequences: fragment.sequences.clone(),
+            })
         };
-        Self::of_sorted(self.iter().filter_map(cut).collect())
+        Self::of_sorted(order, self.iter().filter_map(cut).collect())
     }
 }
 
@@ -116,7 +129,11 @@ mod tests {
             let snapshots: Vec<_> = snapshots.iter().copied().map(SequenceNumber::new).collect();
             let bounds = (bounds.0.map(str::as_bytes), bounds.1.map(str::as_bytes));
             let may_hide = |_: &[u8], end: &[u8]| end > deeper.as_bytes();
-            told(&Fragments::reduced(&ranges, &snapshots).within(bounds.0, bounds.1).left(&snapshots, may_hide))
+            told(
+                &Fragments::reduced(Order::BYTEWISE, &ranges, &snapshots)
+                    .within(bounds.0, bounds.1)
+                    .left(&snapshots, may_hide),
+            )
         };
         let piece = |begin: &str, end: &str, sequences: &[u64]| (begin.to_owned(), end.to_owned(), sequences.to_vec());
         let all = (None, None);
@@ -134,7 +151,7 @@ mod tests {
     #[test]
     fn the_oldest_that_is_newer_hides_an_entry() {
         let ranges = [range("b", "m", 3), range("c", "p", 7), range("x", "z", 9)];
-        let mut shadow = Shadow::of(&ranges, &[SequenceNumber::new(5)]);
+        let mut shadow = Shadow::of(Order::BYTEWISE, &ranges, &[SequenceNumber::new(5)]);
         let mut above =
             |key: &str, sequence| shadow.oldest_above(key.as_bytes(), SequenceNumber::new(sequence)).map(|s| s.get());
         assert_eq!([above("a", 1), above("c", 1), above("c", 3), above("c", 7)], [None, Some(3), Some(7), None]);

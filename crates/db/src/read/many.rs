@@ -153,7 +153,7 @@ impl Store {
         let (view, sequence) = self.moment(family, options)?;
         let mut sorted: Vec<(usize, &[u8])> = keys.enumerate().collect();
         let mut answers: Vec<Answer> = (0..sorted.len()).map(|_| Ok(None)).collect();
-        sorted.sort_unstable_by_key(|(_, key)| *key);
+        sorted.sort_unstable_by(|(_, a), (_, b)| family.order.compare(a, b));
         for some in sorted.chunks(KEYS_AT_ONCE) {
             let mut keys = Keys::new(some.iter().copied(), sequence);
             keys.search_memtables(&view);

@@ -85,7 +85,7 @@ impl Store {
         let (view, sequence) = self.moment(family, options)?;
         let mut lower = options.lower_bound.clone();
         let tables = view.version.tables().map(|(_, table)| table);
-        let cuts = cuts(tables, lower.as_deref(), options.upper_bound.as_deref(), parts);
+        let cuts = cuts(family.order, tables, lower.as_deref(), options.upper_bound.as_deref(), parts);
         let uppers = cuts.into_iter().map(Some).chain([options.upper_bound.clone()]);
         let part = |upper: Option<Vec<u8>>| {
             let bounds = ReadOptions { lower_bound: lower.take(), upper_bound: upper.clone(), ..options.clone() };

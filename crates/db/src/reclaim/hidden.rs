@@ -130,12 +130,16 @@ pub(crate) fn not_compacted_bytes(version: &Version) -> u64 {
 
 /// Tables that may have keys of others below or, in level 0, of older ones there, as far as first and last keys tell: of all the older ones there.
 pub(crate) fn overlying(version: &Version) -> Vec<&TableFile> {
+    let order = version.order();
     let mut older: Option<(&[u8], &[u8])> = None;
     // Oldest first (V4).
     let level_0 = version.level(0).iter().rev().filter(|table| {
         let (smallest, largest) = (table.smallest(), table.largest());
         let overlaps = older.is_some_and(|(first, last)| table.overlaps(Some(first), Some(last)));
-        older = Some(older.map_or((smallest, largest), |(first, last)| (first.min(smallest), last.max(largest))));
+        older =
+            Some(older.map_or((smallest, largest), |(first, last)| {
+                (order.earlier(first, smallest), order.later(last, largest))
+            }));
         overlaps || !version.is_deepest(0, smallest, largest)
     });
     let mut overlying: Vec<&TableFile> = level_0.map(|table| &**table).collect();

@@ -63,7 +63,8 @@ fn within(version: &Version, begin: Option<&[u8]>, end: Option<&[u8]>) -> Vec<(u
     let mut numbers: BTreeSet<FileNumber> = BTreeSet::new();
     for (level, tables) in version.levels().rev().filter(|(level, _)| *level > 0) {
         let fits = |table: &TableFile| {
-            begin.is_none_or(|begin| table.smallest() >= begin) && end.is_none_or(|end| table.largest() <= end)
+            begin.is_none_or(|begin| !version.order().is_before(table.smallest(), begin))
+                && end.is_none_or(|end| !version.order().is_before(end, table.largest()))
         };
         let hides = |table: &TableFile| {
             let stays = |below: &Arc<TableFile>| !numbers.contains(&below.number());

@@ -9,6 +9,7 @@
 //!
 //! Cost: of a flush, a look at the tables of the deepest level, and up to [`COUNT_MAX`] files in place of one.
 
+use esker_format::rocksdb::order::Order;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -49,6 +50,7 @@ impl Default for Ranges {
 /// Where ranges end, for a writer that comes by them in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Ends {
+    order: Order,
     /// The user keys that all ranges but the first begin with, ascending.
     begins: Arc<[Vec<u8>]>,
     /// The first of them that lies beyond the last key; `None` before the first key.
@@ -59,7 +61,7 @@ pub(crate) struct Ends {
 
 impl Default for Ends {
     fn default() -> Self {
-        Self { begins: Arc::new([]), next: None, blob_file_bytes: u64::MAX }
+        Self { order: Order::BYTEWISE, begins: Arc::new([]), next: None, blob_file_bytes: u64::MAX }
     }
 }
 
@@ -85,7 +87,7 @@ impl Ends {
             return false;
         }
         let (from, is_first) = (self.next.unwrap_or(0), self.next.is_none());
-        let passed = self.begins.iter().skip(from).take_while(|begin| begin.as_slice() <= user_key).count();
+        let passed = self.begins.iter().skip(from).take_while(|begin| !self.order.is_before(user_key, begin)).count();
         self.next = Some(from + passed);
         passed > 0 && !is_first
     }
@@ -129,11 +131,11 @@ impl Ranges {
             held.is_empty() || held_count > 2 * count || 2 * held_count <= count || is_unequal(version, &held, count);
         if is_due && family.overwriting.part() >= OVERWRITING_MIN {
             let tables = version.level(version.deepest_level());
-            *held = cuts(tables.iter(), None, None, count as usize).into();
+            *held = cuts(version.order(), tables.iter(), None, None, count as usize).into();
         }
         let share = version.ledger().total().live_bytes() / (held.len() as u64 + 1);
         let blob_file_bytes = share / FILES_MIN;
-        Ends { begins: held.clone(), next: None, blob_file_bytes }
+        Ends { order: version.order(), begins: held.clone(), next: None, blob_file_bytes }
     }
 }
 
@@ -144,7 +146,7 @@ fn is_unequal(version: &Version, begins: &[Vec<u8>], count: u64) -> bool {
     let most = (all / 4 * 3).min(all.saturating_mul(UNEQUAL) / count);
     let (mut range, mut bytes) = (0, 0);
     for table in version.level(level) {
-        let begun = begins.partition_point(|begin| begin.as_slice() <= table.smallest());
+        let begun = begins.partition_point(|begin| !version.order().is_before(table.smallest(), begin));
         if begun != range {
             (range, bytes) = (begun, 0);
         }

@@ -97,7 +97,7 @@ fn rewrite(
         0 => Shadow::default(),
         _ => plan.version.shadow_over((Some(table.smallest()), Some(table.largest())), &snapshots),
     };
-    let mut sieve = Sieve::new(&snapshots, |_| true).under(shadow);
+    let mut sieve = Sieve::new(plan.family.order, &snapshots, |_| true).under(shadow);
     let mut entries = table.table.iter(false);
     entries.seek_to_first()?;
     // Values move here, and nothing else changes.

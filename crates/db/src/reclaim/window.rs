@@ -323,8 +323,9 @@ fn spanned(version: &Version, hidden_part: f64) -> Option<Vec<Spanned>> {
 
 /// The tables of `lowest`, neighbours of the deepest level, that share a range of keys with `table`: from the first to before the end.
 fn over(lowest: &[Arc<TableFile>], table: &TableFile) -> (usize, usize) {
-    let first = lowest.partition_point(|below| below.largest() < table.smallest());
-    (first, lowest.partition_point(|below| below.smallest() <= table.largest()))
+    let order = table.table.order();
+    let first = lowest.partition_point(|below| order.is_before(below.largest(), table.smallest()));
+    (first, lowest.partition_point(|below| !order.is_before(table.largest(), below.smallest())))
 }
 
 /// The first and the last of them; if there is none, one beside it.

@@ -71,7 +71,9 @@ impl<'a> Flushed<'a> {
     pub(super) fn hides_of_range(&self, log: FileNumber, begin: &[u8], end: &[u8]) -> bool {
         let meets = |table: &Flat<'_>| {
             let meta = &table.source.meta;
-            internal_key::user_key(&meta.largest) >= begin && internal_key::user_key(&meta.smallest) < end
+            let order = table.source.order;
+            !order.is_before(internal_key::user_key(&meta.largest), begin)
+                && order.is_before(internal_key::user_key(&meta.smallest), end)
         };
         log < self.first_log && self.tables.iter().any(|table| table.is_timeless && meets(table))
     }
@@ -105,8 +107,8 @@ impl Flat<'_> {
     /// The number of the newest entry of `user_key`, of those up to `upto`.
     fn newest(&mut self, user_key: &[u8], upto: SequenceNumber) -> Result<Option<SequenceNumber>> {
         let meta = &self.source.meta;
-        let bounds = internal_key::user_key(&meta.smallest)..=internal_key::user_key(&meta.largest);
-        if !bounds.contains(&user_key) {
+        let (smallest, largest) = (internal_key::user_key(&meta.smallest), internal_key::user_key(&meta.largest));
+        if self.source.order.is_before(user_key, smallest) || self.source.order.is_before(largest, user_key) {
             return Ok(None);
         }
         let lookup = internal_key::lookup(user_key, upto);

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::order::Order;
 
 /// What is known of a table.
 #[derive(Debug, Clone)]
@@ -34,17 +35,17 @@ pub(super) enum Place {
 }
 
 /// A place for each table: those that overlap, directly or by others, have one together.
-pub(super) fn places(extents: &[Extent]) -> Vec<Place> {
-    let mut order: Vec<usize> = (0..extents.len()).collect();
-    let keys = |&index: &usize| extents.get(index).map(|extent| (extent.keys.start(), extent.keys.end()));
-    order.sort_by(|a, b| keys(a).cmp(&keys(b)));
+pub(super) fn places(order: Order, extents: &[Extent]) -> Vec<Place> {
+    let mut sorted: Vec<(usize, &Extent)> = extents.iter().enumerate().collect();
+    sorted.sort_by(|(_, a), (_, b)| {
+        order.compare(a.keys.start(), b.keys.start()).then_with(|| order.compare(a.keys.end(), b.keys.end()))
+    });
     let mut groups: Vec<(Vec<usize>, &[u8])> = Vec::new();
-    for index in order {
-        let Some(extent) = extents.get(index) else { continue };
+    for (index, extent) in sorted {
         match groups.last_mut() {
-            Some((group, end)) if extent.keys.start().as_slice() <= *end => {
+            Some((group, end)) if !order.is_before(end, extent.keys.start()) => {
                 group.push(index);
-                *end = (*end).max(extent.keys.end());
+                *end = order.later(end, extent.keys.end());
             }
             _ => groups.push((vec![index], extent.keys.end())),
         }
@@ -85,29 +86,29 @@ mod tests {
     #[test]
     fn tables_that_share_no_key_lie_deepest_whatever_their_age() {
         let extents = [extent(("m", "p"), 5..=9), extent(("a", "c"), 1..=20), extent(("d", "d"), 7..=7)];
-        assert_eq!(places(&extents), [Place::Deepest(1), Place::Deepest(2), Place::Deepest(0)]);
+        assert_eq!(places(Order::BYTEWISE, &extents), [Place::Deepest(1), Place::Deepest(2), Place::Deepest(0)]);
     }
 
     #[test]
     fn overlapping_tables_of_different_times_lie_above_each_other() {
         let extents = [extent(("a", "m"), 5..=9), extent(("c", "d"), 1..=4), extent(("l", "z"), 10..=10)];
-        assert_eq!(places(&extents), [Place::Newest(vec![0, 1, 2])]);
+        assert_eq!(places(Order::BYTEWISE, &extents), [Place::Newest(vec![0, 1, 2])]);
     }
 
     #[test]
     fn tables_whose_times_say_nothing_are_merged() {
         // The second has the newer "k", the first the higher number: level 0 would show the older one.
         let extents = [extent(("k", "x"), 1..=100), extent(("k", "k"), 60..=60)];
-        assert_eq!(places(&extents), [Place::Merged(vec![1, 0])]);
+        assert_eq!(places(Order::BYTEWISE, &extents), [Place::Merged(vec![1, 0])]);
         let bridged = [extent(("a", "c"), 1..=2), extent(("e", "g"), 1..=2), extent(("b", "f"), 3..=4)];
-        assert_eq!(places(&bridged), [Place::Merged(vec![0, 2, 1])]);
+        assert_eq!(places(Order::BYTEWISE, &bridged), [Place::Merged(vec![0, 2, 1])]);
     }
 
     #[test]
     fn tables_that_point_into_one_blob_file_are_merged() {
         let mut extents = [extent(("a", "m"), 5..=9), extent(("c", "d"), 1..=4)];
         extents.iter_mut().for_each(|extent| extent.blobs = [FileNumber::new(7)].into());
-        assert_eq!(places(&extents), [Place::Merged(vec![0, 1])]);
+        assert_eq!(places(Order::BYTEWISE, &extents), [Place::Merged(vec![0, 1])]);
     }
 
     #[test]
@@ -115,13 +116,13 @@ mod tests {
         let mut extents = [extent(("a", "c"), 0..=0), extent(("b", "d"), 1..=4), extent(("x", "y"), 0..=0)];
         extents[0].sequences = None;
         extents[2].sequences = None;
-        assert_eq!(places(&extents), [Place::Merged(vec![0, 1]), Place::Deepest(2)]);
+        assert_eq!(places(Order::BYTEWISE, &extents), [Place::Merged(vec![0, 1]), Place::Deepest(2)]);
     }
 
     #[test]
     fn what_is_broken_is_written_again() {
         let mut extents = [extent(("a", "b"), 1..=2), extent(("x", "y"), 1..=2)];
         extents[1].is_broken = true;
-        assert_eq!(places(&extents), [Place::Deepest(0), Place::Merged(vec![1])]);
+        assert_eq!(places(Order::BYTEWISE, &extents), [Place::Deepest(0), Place::Merged(vec![1])]);
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use esker_format::DecodeErrorKind;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
+use esker_format::rocksdb::order::Order;
 
 use super::blobs::Blobs;
 use super::{DbRepair, LostKey};
@@ -66,6 +67,7 @@ pub(super) struct Rewritten {
 
 /// Where a run stands.
 struct Head {
+    order: Order,
     key: Vec<u8>,
     age: Age,
     run: usize,
@@ -81,7 +83,7 @@ impl Ord for Head {
     /// The greatest comes first: the smallest key, the newest of its entries, the youngest file.
     fn cmp(&self, other: &Self) -> Ordering {
         let ((key, sequence), (other_key, other_sequence)) = (self.place(), other.place());
-        let keys = other_key.cmp(key).then(sequence.cmp(&other_sequence));
+        let keys = self.order.compare(other_key, key).then(sequence.cmp(&other_sequence));
         keys.then(self.age.cmp(&other.age)).then(other.run.cmp(&self.run))
     }
 }
@@ -118,14 +120,15 @@ pub(super) fn rewrite(
     report: &mut DbRepair,
 ) -> Result<Rewritten> {
     let ranges: Vec<_> = runs.iter().flat_map(|run| &run.range_deletions).flat_map(|some| some.ranges()).collect();
-    let mut outputs = Outputs::new(store, family, level, separates).with_range_deletions(Fragments::of(&ranges));
+    let mut outputs =
+        Outputs::new(store, family, level, separates).with_range_deletions(Fragments::of(family.order, &ranges));
     let mut refs: BTreeMap<FileNumber, Garbage> = BTreeMap::new();
     let (mut ages, mut runs): (Vec<_>, Vec<_>) = runs.into_iter().map(|run| (run.age, run.entries)).unzip();
     let mut heads = BinaryHeap::new();
     for (run, (iterator, age)) in runs.iter_mut().zip(ages.drain(..)).enumerate() {
         iterator.seek_to_first()?;
         if iterator.valid() {
-            heads.push(Head { key: iterator.key().to_vec(), age, run });
+            heads.push(Head { order: family.order, key: iterator.key().to_vec(), age, run });
         }
     }
     // Of the entry that was written last.

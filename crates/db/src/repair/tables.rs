@@ -8,6 +8,7 @@ use esker_env::ReadFile;
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
+use esker_format::rocksdb::order::Order;
 use esker_format::rocksdb::table::TableProperties;
 use esker_format::rocksdb::version_edit::TableMeta;
 
@@ -28,6 +29,8 @@ use crate::{Error, ErrorKind, Result};
 pub(super) struct Source {
     pub(super) number: FileNumber,
     pub(super) path: PathBuf,
+    /// Of its keys.
+    pub(super) order: Order,
     /// The level that the manifest says.
     pub(super) level: Option<usize>,
     /// The same of its epoch; 0 if it has none.
@@ -109,6 +112,8 @@ impl Pass {
 #[derive(Debug)]
 pub(super) struct Wreck {
     file: Arc<dyn ReadFile>,
+    /// Of its keys.
+    order: Order,
     /// The sequence numbers in it, as a manifest says.
     said: Option<(SequenceNumber, SequenceNumber)>,
     /// That of entries that have none, if nobody knows it.
@@ -136,7 +141,7 @@ impl Wreck {
         // What has another is no entry of this table, whatever its checksum says.
         let fits =
             |sequence: SequenceNumber| self.said.is_none_or(|(oldest, newest)| (oldest..=newest).contains(&sequence));
-        let mut salvaged = remains.read(&mut |key, value| {
+        let mut salvaged = remains.read(self.order, &mut |key, value| {
             let Ok(parsed) = InternalKey::decode(key) else { return Ok(()) };
             let sequence = dated(parsed.sequence);
             if fits(sequence) {
@@ -153,7 +158,7 @@ impl Wreck {
 
     /// Every entry that is whole, in memory.
     pub(super) fn to_memtable(&self) -> Result<Arc<Memtable>> {
-        let memtable = Arc::new(Memtable::new());
+        let memtable = Arc::new(Memtable::new(self.order));
         let salvaged = self.read(&mut |sequence, key, value| {
             memtable.add(sequence, key.kind, key.user_key, value);
             Ok(())
@@ -168,7 +173,7 @@ impl Source {
     pub(super) fn run(&self) -> Result<Run> {
         Ok(match &self.contents {
             Contents::Whole(table) | Contents::Dangling(table) => {
-                let range_deletions = range_deletions_within(&self.meta, table.range_deletions());
+                let range_deletions = range_deletions_within(self.order, &self.meta, table.range_deletions());
                 Run {
                     age: self.age(),
                     entries: Box::new(table.iter(false)),
@@ -242,15 +247,16 @@ impl Bench<'_> {
         let family_of =
             |properties: &TableProperties| known.map_or_else(|| family_of(properties), |(family, _)| Some(family));
         let mut pass = Pass::default();
-        let opened = Table::open_as(file.clone(), file_bytes, newest, self.cache.clone()).and_then(|table| {
-            let family = family_of(table.properties());
-            let of = (self.blobs, family.unwrap_or(0));
-            let read = table.check(&mut |key, value| pass.take(of, &path, key, value))?;
-            if read.entries == 0 && table.range_deletions().is_empty() {
-                return Err(Error::corruption(&path, 0, "the table has no entries"));
-            }
-            Ok((table, read))
-        });
+        let opened =
+            Table::open_as(file.clone(), file_bytes, &self.orders, newest, self.cache.clone()).and_then(|table| {
+                let family = family_of(table.properties());
+                let of = (self.blobs, family.unwrap_or(0));
+                let read = table.check(&mut |key, value| pass.take(of, &path, key, value))?;
+                if read.entries == 0 && table.range_deletions().is_empty() {
+                    return Err(Error::corruption(&path, 0, "the table has no entries"));
+                }
+                Ok((table, read))
+            });
         let (table, checked) = match opened {
             Ok(whole) => whole,
             Err(error) if is_damage(&error) => {
@@ -263,7 +269,8 @@ impl Bench<'_> {
         let Pass { smallest, largest, sequences, refs, is_dangling, lost_values } = pass;
         let ranges = table.range_deletions();
         let (mut smallest, mut largest) = (smallest.unwrap_or_default(), largest);
-        widen(&mut smallest, &mut largest, ranges);
+        let order = table.order();
+        widen(order, &mut smallest, &mut largest, ranges);
         let of_ranges = ranges.iter().map(|range| (range.sequence, range.sequence));
         let sequences = of_ranges.chain(sequences).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let (smallest_sequence, largest_sequence) = sequences.unwrap_or_default();
@@ -285,8 +292,8 @@ impl Bench<'_> {
             // RocksDB cuts range deletions there when it reads them.
             let reaches = |bound: &[u8]| {
                 let user_key = internal_key::user_key(bound);
-                (internal_key::user_key(&measured.smallest)..=internal_key::user_key(&measured.largest))
-                    .contains(&user_key)
+                !order.is_before(user_key, internal_key::user_key(&measured.smallest))
+                    && !order.is_before(internal_key::user_key(&measured.largest), user_key)
             };
             let bounds = match ranges.is_empty() {
                 true => meta.smallest == measured.smallest && meta.largest == measured.largest,
@@ -301,7 +308,7 @@ impl Bench<'_> {
         let (level, epoch) = place_of(said);
         let meta = meta.unwrap_or(measured);
         let source =
-            Source { number, path, level, epoch, meta, refs, contents, logs, is_undated, checked, lost_values };
+            Source { number, path, order, level, epoch, meta, refs, contents, logs, is_undated, checked, lost_values };
         Ok(Some((family, source)))
     }
 
@@ -328,7 +335,9 @@ impl Bench<'_> {
         let range = known.map(|(_, meta)| (meta.smallest_sequence, meta.largest_sequence));
         // Old releases of RocksDB say nothing.
         let range = range.filter(|(oldest, newest)| oldest <= newest);
-        let wreck = Wreck { file: self.files.open(&path)?, said: range, undated: SequenceNumber::default() };
+        let file = self.files.open(&path)?;
+        let order = self.order_of_wreck(&*file, known.map(|(family, _)| family))?;
+        let wreck = Wreck { file, order, said: range, undated: SequenceNumber::default() };
         let mut meta = TableMeta { number, smallest_sequence: SequenceNumber::MAX, ..TableMeta::default() };
         let salvaged = wreck.read(&mut |sequence, key, value| {
             if key.kind == ValueKind::BlobIndex {
@@ -352,7 +361,7 @@ impl Bench<'_> {
             Err(error) => return Err(error),
         };
         *lost_blocks += salvaged.lost_blocks;
-        widen(&mut meta.smallest, &mut meta.largest, &salvaged.range_deletions);
+        widen(order, &mut meta.smallest, &mut meta.largest, &salvaged.range_deletions);
         for RangeDeletion { sequence, .. } in &salvaged.range_deletions {
             meta.smallest_sequence = meta.smallest_sequence.min(*sequence);
             meta.largest_sequence = meta.largest_sequence.max(*sequence);
@@ -367,8 +376,21 @@ impl Bench<'_> {
         let (contents, logs) = (Contents::Salvaged(wreck), salvaged.properties.as_ref().and_then(FirstLog::of));
         let (checked, lost_values) = (TableCheck::default(), 0);
         let source =
-            Source { number, path, level, epoch, meta, refs, contents, logs, is_undated, checked, lost_values };
+            Source { number, path, order, level, epoch, meta, refs, contents, logs, is_undated, checked, lost_values };
         Ok(Some((family, source)))
+    }
+}
+
+impl Bench<'_> {
+    /// The order of a damaged table's keys: what it says itself, else what is known of its family; by bytes if nobody knows.
+    fn order_of_wreck(&self, file: &dyn ReadFile, family: Option<u32>) -> Result<Order> {
+        let properties = match Remains::open(file) {
+            Ok(remains) => remains.properties().cloned(),
+            Err(error) if is_damage(&error) => None,
+            Err(error) => return Err(error),
+        };
+        let of_family = || family.and_then(|family| self.comparators.get(&family)).map_or("", String::as_str);
+        self.orders.named(properties.as_ref().map_or_else(of_family, |properties| &properties.comparator))
     }
 }
 

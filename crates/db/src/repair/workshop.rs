@@ -10,6 +10,7 @@ use esker_env::{Env, FileSystem, durable};
 use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::BlobIndex;
 use esker_format::rocksdb::internal_key::{self, FileNumber, ValueKind};
+use esker_format::rocksdb::order::Order;
 use esker_format::rocksdb::version_edit::TableMeta;
 use esker_format::rocksdb::write_batch::Record;
 use esker_log::distrust;
@@ -25,7 +26,7 @@ use crate::cache::BlockCache;
 use crate::family::{Family, Generation, View};
 use crate::open::mend;
 use crate::operands::has_operands;
-use crate::options::Options;
+use crate::options::{Options, Orders};
 use crate::store::Store;
 use crate::table::{Table, TableCheck};
 use crate::version::{
@@ -53,6 +54,9 @@ pub(super) struct Bench<'a> {
     pub(super) files: &'a dyn FileSystem,
     pub(super) dir: &'a Path,
     pub(super) cache: Arc<BlockCache>,
+    pub(super) orders: Orders,
+    /// The names of the orders of families' keys, as a manifest says.
+    pub(super) comparators: BTreeMap<u32, String>,
     pub(super) blobs: &'a Blobs,
     /// What manifests that are not whole say of tables, with family and level.
     pub(super) tables: &'a BTreeMap<FileNumber, (u32, u32, TableMeta)>,
@@ -157,7 +161,16 @@ impl Workshop {
     /// All tables that count, by family.
     pub(super) fn tables(&mut self, blobs: &Blobs) -> Result<BTreeMap<u32, Vec<Source>>> {
         let (files, cache) = (self.env.files.clone(), Arc::new(BlockCache::new(0)));
-        let bench = Bench { files: &*files, dir: &self.dir, cache, blobs, tables: &self.survey.hints.tables };
+        let families = self.survey.manifest.iter().flat_map(|manifest| &manifest.families);
+        let bench = Bench {
+            files: &*files,
+            dir: &self.dir,
+            cache,
+            orders: Orders::of(&self.options),
+            comparators: families.map(|(&id, family)| (id, family.comparator.clone())).collect(),
+            blobs,
+            tables: &self.survey.hints.tables,
+        };
         let mut wanted = Vec::new();
         match &self.survey.manifest {
             Some(manifest) => {
@@ -271,6 +284,7 @@ impl Workshop {
         if let Some(manifest) = &self.survey.manifest {
             let of = |family: &RecoveredFamily| RecoveredFamily {
                 name: family.name.clone(),
+                comparator: family.comparator.clone(),
                 log_number: family.log_number,
                 ..RecoveredFamily::default()
             };
@@ -288,10 +302,14 @@ impl Workshop {
         ids.extend(hints.families.keys());
         recovered.family_id_max = hints.family_id_max.max(ids.last().copied().unwrap_or(0));
         ids.retain(|id| *id == 0 || !hints.dropped.contains(id));
-        let mut names = self.names_in_tables()?;
+        let said = self.said_by_tables()?;
+        let (mut names, mut comparators): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            said.into_iter().map(|(id, (name, comparator))| ((id, name), (id, comparator))).unzip();
+        names.retain(|_, name: &mut String| !name.is_empty());
         names.extend(hints.families.clone());
         for (id, name) in distinct_names(&ids, names) {
-            recovered.families.insert(id, RecoveredFamily { name, ..RecoveredFamily::default() });
+            let comparator = comparators.remove(&id).unwrap_or_default();
+            recovered.families.insert(id, RecoveredFamily { name, comparator, ..RecoveredFamily::default() });
         }
         recovered.db_id.clone_from(&hints.db_id);
         recovered.last_sequence = hints.last_sequence;
@@ -299,23 +317,27 @@ impl Workshop {
         Ok(recovered)
     }
 
-    /// Names of families, as tables say them.
-    fn names_in_tables(&self) -> Result<BTreeMap<u32, String>> {
-        let mut names = BTreeMap::new();
+    /// Names of families and of the orders of their keys, as tables say them.
+    fn said_by_tables(&self) -> Result<BTreeMap<u32, (String, String)>> {
+        let (mut said, orders) = (BTreeMap::new(), Orders::of(&self.options));
         for name in &self.survey.names {
             if !matches!(name, FileName::Table(_)) {
                 continue;
             }
             let file = self.env.files.open(&self.dir.join(name.to_string()))?;
             let file_bytes = file.len()?;
-            if let Ok(table) = Table::open(file, file_bytes, Arc::new(BlockCache::new(0)))
+            if let Ok(table) = Table::open(file, file_bytes, &orders, Arc::new(BlockCache::new(0)))
                 && let Some(id) = family_of(table.properties())
-                && !table.properties().column_family_name.is_empty()
             {
-                names.insert(id, table.properties().column_family_name.clone());
+                let properties = table.properties();
+                let known: &mut (String, String) = said.entry(id).or_default();
+                if !properties.column_family_name.is_empty() {
+                    known.0.clone_from(&properties.column_family_name);
+                }
+                known.1.clone_from(&properties.comparator);
             }
         }
-        Ok(names)
+        Ok(said)
     }
 
     pub(super) fn store(&mut self, recovered: &Recovered, blobs: &Blobs) -> Result<Store> {
@@ -386,7 +408,7 @@ impl Workshop {
             let run = Run::of_memtable(Age::of(FileNumber::MAX), &view.active.memtable);
             let mut blobs = blobs.borrow_mut();
             made.push((family.id, rewrite(store, family, &mut blobs, vec![run], 0, true, report)?));
-            let active = Generation::new(view.active.first_wal());
+            let active = Generation::new(family.order, view.active.first_wal());
             family.view.store(Arc::new(View { active, ..View::clone(&view) }));
             Ok(())
         };
@@ -498,7 +520,7 @@ impl Workshop {
             });
             parts.tables.extend(rewritten.tables.iter().cloned());
         }
-        match version(store, blobs, parts) {
+        match version(store, family.order, blobs, parts) {
             Ok(version) => Ok(Some(version)),
             Err(error) if error.kind() == ErrorKind::Corruption => {
                 // All of it is done again.
@@ -521,7 +543,7 @@ impl Workshop {
         let deepest = family.options().level_count.saturating_sub(1);
         let extents: Vec<Extent> = sources.iter().map(extent).collect();
         let mut parts = Parts::default();
-        for place in places(&extents) {
+        for place in places(family.order, &extents) {
             let (level, indexes) = match place {
                 Place::Deepest(index) => (deepest, vec![index]),
                 Place::Newest(indexes) => (0, indexes),
@@ -545,7 +567,7 @@ impl Workshop {
                 }
             }
         }
-        version(store, blobs, parts)
+        version(store, family.order, blobs, parts)
     }
 
     /// Makes those files durable that were there before and that no manifest named (P7).
@@ -614,6 +636,7 @@ fn as_sources(rewritten: &Rewritten) -> impl Iterator<Item = Source> + '_ {
     rewritten.tables.iter().map(|(_, file)| Source {
         number: file.number(),
         path: file.table.path().to_owned(),
+        order: file.table.order(),
         level: None,
         epoch: 0,
         meta: file.meta.clone(),
@@ -638,7 +661,7 @@ fn extent(source: &Source) -> Extent {
 }
 
 /// A version of these tables and the blob files that they point to: the rest of those is garbage.
-fn version(store: &Store, blobs: &Blobs, parts: Parts) -> Result<Version> {
+fn version(store: &Store, order: Order, blobs: &Blobs, parts: Parts) -> Result<Version> {
     let mut edit = Edit { added: parts.tables, ..Edit::default() };
     for (number, live) in parts.refs {
         let blob = blobs.get(number).and_then(|blob| Some((&blob.path, blob.sound.as_ref()?)));
@@ -658,7 +681,7 @@ fn version(store: &Store, blobs: &Blobs, parts: Parts) -> Result<Version> {
             edit.garbage.insert(number, Garbage { count, bytes });
         }
     }
-    Version::empty().apply(&edit)
+    Version::empty(order).apply(&edit)
 }
 
 /// Where a record of a log has its value, if that is elsewhere and can be read.

@@ -181,8 +181,8 @@ impl Check<'_> {
             }
             Err(error) => return Err(table.unreadable_key(handle, key, error)),
         };
-        let user_key = internal_key::user_key(key);
-        if self.done.entries > 0 && internal_key::compare(&self.last_key, key).is_ge() {
+        let (user_key, order) = (internal_key::user_key(key), table.order);
+        if self.done.entries > 0 && table.is_order_known && order.compare_internal(&self.last_key, key).is_ge() {
             return Err(table.corrupt(handle.offset, format!("key {key:?} does not follow {:?}", self.last_key)));
         }
         let filter = &resident.filter;
@@ -213,12 +213,14 @@ impl Check<'_> {
 
     /// The separator of the block just read must not be before its last key, nor before the keys to come: order sees to that.
     fn separator(&mut self, walk: &IndexWalk, handle: BlockHandle, of: Indexed<'_>) -> Result<()> {
-        let table = self.table;
+        let (table, order) = (self.table, self.table.order);
         let separator = walk.separator();
-        let is_before = if of.index.format.user_keys {
-            separator < internal_key::user_key(&self.last_key)
+        let is_before = if !table.is_order_known {
+            false
+        } else if of.index.format.user_keys {
+            order.is_before(separator, internal_key::user_key(&self.last_key))
         } else {
-            internal_key::compare(separator, &self.last_key).is_lt()
+            order.compare_internal(separator, &self.last_key).is_lt()
         };
         if is_before {
             let reason =

@@ -1,7 +1,8 @@
 //! The beginnings of an index's separators, side by side in memory: a binary search touches few cache lines where one in
 //! the index block itself misses at every step.
 //!
-//! - F1: words are in the order of the separators, because separators are and all begin with `common`.
+//! - F1: words are in the order of the separators, because separators are and all begin with `common`. There are none where keys do not lie by their
+//!   bytes.
 //!
 //! Cost: eight bytes a restart of the index, one a block as Esker and RocksDB write it.
 
@@ -30,7 +31,7 @@ impl Fences {
         let cursor = IndexCursor::new(layout, format);
         // A block without entries may have a restart all the same.
         let count = if layout.entries_bytes() == 0 { 0 } else { layout.restart_count() };
-        let Some(last) = count.checked_sub(1) else {
+        let Some(last) = count.checked_sub(1).filter(|_| format.order.is_bytewise()) else {
             return Ok(Self::default());
         };
         // The keys are in order, so what the first and the last share, all share.
@@ -44,6 +45,9 @@ impl Fences {
     /// The restarts that `user_key` may lie at: those before are before it, those behind are behind it.
     #[inline]
     pub(super) fn around(&self, user_key: &[u8]) -> Range<usize> {
+        if self.words.is_empty() {
+            return 0..usize::MAX;
+        }
         if !user_key.starts_with(&self.common) {
             let end = if user_key < &*self.common { 0 } else { self.words.len() };
             return end..end;
@@ -85,13 +89,14 @@ fn word(key: &[u8], from: usize) -> u64 {
 mod tests {
     use esker_format::rocksdb::block::IndexBuilder;
     use esker_format::rocksdb::internal_key::{self, SequenceNumber};
+    use esker_format::rocksdb::order::Order;
     use esker_format::rocksdb::table::BlockHandle;
 
     use super::*;
 
     const FORMATS: [IndexFormat; 2] = [
-        IndexFormat { delta_encoded: true, user_keys: true, first_keys: false },
-        IndexFormat { delta_encoded: false, user_keys: false, first_keys: false },
+        IndexFormat { delta_encoded: true, user_keys: true, first_keys: false, order: Order::BYTEWISE },
+        IndexFormat { delta_encoded: false, user_keys: false, first_keys: false, order: Order::BYTEWISE },
     ];
 
     fn keys(set: usize) -> Vec<Vec<u8>> {

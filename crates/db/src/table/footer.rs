@@ -12,6 +12,7 @@ use esker_env::ReadFile;
 use esker_format::checksum::ChecksumKind;
 use esker_format::compression::Compression;
 use esker_format::rocksdb::block::{BlockLayout, IndexCursor, IndexFormat};
+use esker_format::rocksdb::order::Order;
 use esker_format::rocksdb::table::{
     BlockChecksum, BlockHandle, FOOTER_BYTES, FORMAT_VERSION_MIN, Footer, INDEX, MetaIndex, PROPERTIES, TRAILER_BYTES,
     unpack,
@@ -85,9 +86,10 @@ fn leads_to_an_index(file: &dyn ReadFile, footer: &Footer, tail: &[u8], file_byt
     let unpacked = |at: BlockHandle| unpack(footer.checksum, None, &block(at)?, at.offset).ok();
     let properties =
         meta.get(PROPERTIES).and_then(|at| unpack_properties(footer.checksum, &block(at)?, at.offset).ok());
-    let format = properties.map(|properties| properties.index_format());
+    // Only handles are looked at: in whichever order their keys are.
+    let format = properties.map(|properties| properties.index_format(Order::BYTEWISE));
     // Without properties, as for whoever salvages a table.
-    let by_default = IndexFormat { delta_encoded: true, user_keys: true, first_keys: false };
+    let by_default = IndexFormat { delta_encoded: true, user_keys: true, first_keys: false, order: Order::BYTEWISE };
     unpacked(index).is_some_and(|block| is_index(&block, format.unwrap_or(by_default), index.offset))
         && !may_be_of_version_1(format, tail)
 }

@@ -61,7 +61,7 @@ impl IndexWalk {
     pub(super) fn ends_beyond(&self, of: Indexed<'_>, user_key: &[u8]) -> bool {
         let separator = self.separator();
         let separator = if of.index.format.user_keys { separator } else { internal_key::user_key(separator) };
-        separator > user_key
+        of.index.format.order.is_before(user_key, separator)
     }
 
     /// The separator: an internal key or, as the index says, a user key; empty unless the walk stands on a block.

@@ -234,11 +234,15 @@ impl InternalIterator for TableIterator {
             (Some((held, block)), Some(handle)) if held == handle => self.block = Some((held, block)),
             _ => self.load()?,
         }
-        self.on_block(|cursor, block| cursor.seek(block, target, KeyOrder::Internal))?;
+        let order = KeyOrder::Internal(self.table.order);
+        self.on_block(|cursor, block| cursor.seek(block, target, order))?;
         self.skip_forward()?;
         self.arrive()?;
         // The order in the file is that of the keys without their time.
-        while self.table.taken_in.is_some() && self.valid() && internal_key::compare(self.key(), target).is_lt() {
+        while self.table.taken_in.is_some()
+            && self.valid()
+            && self.table.order.compare_internal(self.key(), target).is_lt()
+        {
             self.next()?;
         }
         Ok(())
@@ -249,7 +253,7 @@ impl InternalIterator for TableIterator {
         if !self.valid() {
             return self.seek_to_last();
         }
-        if internal_key::compare(self.key(), target).is_gt() {
+        if self.table.order.compare_internal(self.key(), target).is_gt() {
             return self.prev();
         }
         Ok(())

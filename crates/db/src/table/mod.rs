@@ -51,6 +51,7 @@ use esker_format::checksum::ChecksumKind;
 use esker_format::compression::{Compression, Dictionary};
 use esker_format::rocksdb::block::{BlockLayout, IndexFormat};
 use esker_format::rocksdb::internal_key::{SequenceNumber, ValueKind};
+use esker_format::rocksdb::order::Order;
 use esker_format::rocksdb::prefix::PrefixExtractor;
 use esker_format::rocksdb::table::{BlockChecksum, BlockHandle, Footer, MetaIndex, TableProperties};
 use parking_lot::Mutex;
@@ -87,6 +88,8 @@ pub(crate) struct TableOptions {
     pub(crate) prefix: Option<PrefixExtractor>,
     /// The name of who can merge the operands.
     pub(crate) merge_operator: Option<String>,
+    /// Of the keys.
+    pub(crate) order: Order,
     /// Of all blocks.
     pub(crate) checksum: ChecksumKind,
     /// 5 is read by every RocksDB since 6.6; 6 since 8.6.
@@ -103,6 +106,7 @@ impl TableOptions {
             bits_per_key: options.bloom_bits_per_key,
             prefix: options.prefix,
             merge_operator: options.merge_operator.as_ref().map(|operator| operator.name().to_owned()),
+            order: Order::new(options.comparator),
             checksum: options.checksum,
             ..Self::default()
         }
@@ -118,6 +122,7 @@ impl Default for TableOptions {
             bits_per_key: 10.0,
             prefix: None,
             merge_operator: None,
+            order: Order::BYTEWISE,
             checksum: ChecksumKind::Xxh3,
             format_version: 5,
         }
@@ -192,6 +197,10 @@ pub(crate) struct Table {
     dictionary: Option<(Dictionary, Reserved)>,
     meta: MetaIndex,
     properties: TableProperties,
+    /// Of its keys.
+    order: Order,
+    /// Or whether that only takes its place.
+    is_order_known: bool,
     /// See T4; `None` for a table whose keys say themselves when they were written.
     taken_in: Option<SequenceNumber>,
     range_deletions: Box<[RangeDeletion]>,
@@ -216,6 +225,12 @@ struct Index {
 }
 
 impl Table {
+    /// Of its keys.
+    #[inline]
+    pub(crate) fn order(&self) -> Order {
+        self.order
+    }
+
     /// What it says of itself.
     pub(crate) fn properties(&self) -> &TableProperties {
         &self.properties

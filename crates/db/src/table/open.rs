@@ -12,8 +12,8 @@ use esker_format::checksum::ChecksumKind;
 use esker_format::compression::Dictionary;
 use esker_format::rocksdb::internal_key::SequenceNumber;
 use esker_format::rocksdb::table::{
-    BYTEWISE_COMPARATOR, BlockChecksum, BlockHandle, COMPRESSION_DICTIONARY, FILTER, FOOTER_BYTES, INDEX, MetaIndex,
-    PROPERTIES, RANGE_DELETIONS, TRAILER_BYTES, TableProperties, missing_compression, names_compression_as, unpack,
+    BlockChecksum, BlockHandle, COMPRESSION_DICTIONARY, FILTER, FOOTER_BYTES, INDEX, MetaIndex, PROPERTIES,
+    RANGE_DELETIONS, TRAILER_BYTES, TableProperties, missing_compression, names_compression_as, unpack,
 };
 use parking_lot::Mutex;
 
@@ -22,6 +22,7 @@ use super::filter::Filter;
 use super::footer;
 use super::resident::{Keeping, Resident, ResidentAt, index_of};
 use crate::cache::{BlockCache, new_file_id};
+use crate::options::Orders;
 use crate::range_deletions::RangeDeletion;
 use crate::{Error, ErrorKind, Result};
 
@@ -40,8 +41,13 @@ impl Table {
     /// # Errors
     /// - `Corruption`: its length or a checksum is wrong, or a field does not decode.
     /// - `UnsupportedFormat`: it needs something that Esker lacks; the reason names it.
-    pub(crate) fn open(file: Arc<dyn ReadFile>, file_bytes: u64, cache: Arc<BlockCache>) -> Result<Arc<Self>> {
-        Self::open_as(file, file_bytes, None, cache)
+    pub(crate) fn open(
+        file: Arc<dyn ReadFile>,
+        file_bytes: u64,
+        orders: &Orders,
+        cache: Arc<BlockCache>,
+    ) -> Result<Arc<Self>> {
+        Self::open_as(file, file_bytes, orders, None, cache)
     }
 
     /// As [`open`](Self::open), for a table of which the manifest says that `newest` is the highest sequence number in it:
@@ -49,6 +55,7 @@ impl Table {
     pub(crate) fn open_as(
         file: Arc<dyn ReadFile>,
         file_bytes: u64,
+        orders: &Orders,
         newest: Option<SequenceNumber>,
         cache: Arc<BlockCache>,
     ) -> Result<Arc<Self>> {
@@ -76,6 +83,8 @@ impl Table {
             .map_err(damaged)?;
         let index_type = properties.index_type().map_err(damaged)?;
         let taken_in = taken_in(&properties, newest).map_err(damaged)?;
+        let (order, is_order_known) =
+            orders.find(&properties.comparator).map_err(|error| error.with_path(path).with_offset(at.offset))?;
         if let Some(feature) = missing_feature(&properties) {
             let reason = format!("Esker does not read tables with {feature}");
             return Err(Error::new(ErrorKind::UnsupportedFormat, reason).with_path(path).with_offset(at.offset));
@@ -88,8 +97,9 @@ impl Table {
         let Some(index_at) = footer.index.or_else(|| meta.get(INDEX)) else {
             return Err(Error::corruption(path, footer.meta_index.offset, "a table without an index"));
         };
-        let index = index_of(blocks.read(index_at, "reading the index")?, &properties, index_type, index_at.offset)
-            .map_err(|error| Error::decode(path, index_at.offset, "reading the index", error))?;
+        let index =
+            index_of(blocks.read(index_at, "reading the index")?, &properties, (index_type, order), index_at.offset)
+                .map_err(|error| Error::decode(path, index_at.offset, "reading the index", error))?;
         let dictionary = match meta.get(COMPRESSION_DICTIONARY) {
             Some(handle) => {
                 let dictionary = Dictionary::new(blocks.read(handle, "reading the compression dictionary")?);
@@ -131,6 +141,8 @@ impl Table {
             dictionary,
             meta,
             properties,
+            order,
+            is_order_known,
             taken_in,
             range_deletions,
             resident: ArcSwap::from_pointee(resident),
@@ -150,10 +162,6 @@ impl Table {
 
 /// The first thing that the table needs and Esker lacks, in the words of an error.
 fn missing_feature(properties: &TableProperties) -> Option<String> {
-    let comparator = properties.comparator.as_str();
-    if !comparator.is_empty() && comparator != BYTEWISE_COMPARATOR {
-        return Some(format!("the comparator {comparator:?}, only {BYTEWISE_COMPARATOR:?}"));
-    }
     if properties.timestamps_were_cut() {
         return Some("user-defined timestamps".to_owned());
     }

@@ -162,8 +162,9 @@ impl Table {
 
     /// Whether it may hold a user key from `lower` on and before `upper`, as far as its filter of prefixes says.
     pub(crate) fn may_hold_range(&self, lower: &[u8], upper: &[u8]) -> bool {
-        // What cannot be read denies nothing.
-        self.resident().map_or(true, |resident| resident.filter.may_hold_range(lower, upper))
+        // A prefix of both ends is one of all between them only where keys lie by their bytes; and what cannot be read denies nothing.
+        !self.order.is_bytewise()
+            || self.resident().map_or(true, |resident| resident.filter.may_hold_range(lower, upper))
     }
 
     /// Whether the table may hold `user_key`, as far as what is in memory says; `None` where it does not.
@@ -187,14 +188,14 @@ impl Table {
         while let Some(handle) = walk.handle(of)? {
             let block = load(handle)?;
             let damaged = |error| self.damaged(handle.offset, DOING, error);
-            match block.directory() {
+            match block.directory().filter(|_| self.order.is_bytewise()) {
                 Some(directory) => {
                     prefetch(directory.memory());
                     cursor.seek_with(directory, block.bytes(), lookup).map_err(damaged)?;
                 }
                 None => {
                     cursor.reset(BlockLayout::parse(block.bytes()).map_err(damaged)?);
-                    cursor.seek(block.bytes(), lookup, KeyOrder::Internal).map_err(damaged)?;
+                    cursor.seek(block.bytes(), lookup, KeyOrder::Internal(self.order)).map_err(damaged)?;
                 }
             }
             if cursor.valid() {

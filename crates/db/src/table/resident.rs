@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::Guard;
 use esker_format::rocksdb::block::BlockLayout;
+use esker_format::rocksdb::order::Order;
 use esker_format::rocksdb::table::{BlockHandle, IndexType};
 
 use super::fences::Fences;
@@ -73,11 +74,11 @@ pub(super) struct ResidentAt {
 pub(super) fn index_of(
     block: Vec<u8>,
     properties: &esker_format::rocksdb::table::TableProperties,
-    index_type: IndexType,
+    (index_type, order): (IndexType, Order),
     offset: u64,
 ) -> std::result::Result<Index, esker_format::DecodeError> {
     let layout = BlockLayout::parse(&block)?;
-    let format = properties.index_format();
+    let format = properties.index_format(order);
     let fences = Fences::of(&block, layout, format)?;
     let has_partitions = index_type == IndexType::TwoLevel;
     Ok(Index { block: Block::new(block), layout, format, fences, has_partitions, offset })
@@ -132,7 +133,7 @@ impl Table {
         let damaged = |error| self.damaged(at.index.offset, "reading the index", error);
         let index_type = self.properties.index_type().map_err(damaged)?;
         let block = self.read_block(at.index)?;
-        let index = index_of(block, &self.properties, index_type, at.index.offset).map_err(damaged)?;
+        let index = index_of(block, &self.properties, (index_type, self.order), at.index.offset).map_err(damaged)?;
         let filter = match at.filter {
             Some(handle) => Filter::new(self.read_block(handle)?, &self.properties),
             None => Filter::default(),

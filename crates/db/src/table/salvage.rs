@@ -7,7 +7,8 @@ use esker_env::ReadFile;
 use esker_format::checksum::ChecksumKind;
 use esker_format::compression::Dictionary;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout, IndexCursor, IndexFormat, put_together};
-use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber};
+use esker_format::rocksdb::internal_key::{InternalKey, SequenceNumber};
+use esker_format::rocksdb::order::Order;
 use esker_format::rocksdb::table::{
     BlockHandle, COMPRESSION_DICTIONARY, FOOTER_BYTES, Footer, INDEX, IndexType, MetaIndex, PROPERTIES,
     RANGE_DELETIONS, TableProperties, unpack,
@@ -37,6 +38,7 @@ pub(crate) struct Salvaged {
 /// A damaged table whose index can be found.
 #[derive(Debug)]
 pub(crate) struct Remains<'a> {
+    order: Order,
     file: &'a dyn ReadFile,
     footer: Footer,
     dictionary: Option<Dictionary>,
@@ -61,7 +63,8 @@ impl<'a> Remains<'a> {
         let footer = footer::salvage(file, &raw, file_bytes).map_err(|error| Error::decode(path, 0, DOING, error))?;
         let index = BlockHandle::default();
         let (found, last_key) = (Salvaged::default(), Vec::new());
-        let mut remains = Self { file, footer, dictionary: None, blocks_end, index, found, last_key };
+        let mut remains =
+            Self { order: Order::BYTEWISE, file, footer, dictionary: None, blocks_end, index, found, last_key };
         let meta = remains.block(remains.footer.meta_index).and_then(|block| {
             MetaIndex::decode(&block).map_err(|error| remains.decode(remains.footer.meta_index, error))
         });
@@ -92,15 +95,16 @@ impl<'a> Remains<'a> {
         self.found.properties.as_ref()
     }
 
-    /// Shows every entry that is whole to `visit`, in order.
+    /// Shows every entry that is whole to `visit`, in `order`.
     ///
     /// # Errors
     /// Corruption if the index is damaged; `UnsupportedFormat` if something in it is whole and not known here, for to leave that out would be to
     /// lose it; what reading the file said, or `visit`.
-    pub(crate) fn read(mut self, visit: &mut Visit<'_>) -> Result<Salvaged> {
+    pub(crate) fn read(mut self, order: Order, visit: &mut Visit<'_>) -> Result<Salvaged> {
+        self.order = order;
         let known = self.found.properties.as_ref();
-        let by_default = IndexFormat { delta_encoded: true, user_keys: true, first_keys: false };
-        let format = known.map_or(by_default, TableProperties::index_format);
+        let by_default = IndexFormat { delta_encoded: true, user_keys: true, first_keys: false, order: self.order };
+        let format = known.map_or(by_default, |known| known.index_format(self.order));
         let mut is_partitioned = known.map(|known| known.index_type() == Ok(IndexType::TwoLevel));
         let (at, block) = (self.index, self.block(self.index)?);
         self.walk(at, &block, format, &mut |remains, child| {
@@ -202,7 +206,7 @@ impl Remains<'_> {
         let mut step = cursor.seek_to_first(&block);
         while step.is_ok() && cursor.valid() {
             let key = cursor.key();
-            let follows = self.last_key.is_empty() || internal_key::compare(&self.last_key, key).is_lt();
+            let follows = self.last_key.is_empty() || self.order.compare_internal(&self.last_key, key).is_lt();
             // A block whose checksum holds has nothing else; without checksums, it may.
             match InternalKey::decode(key) {
                 Ok(_) if follows => {}

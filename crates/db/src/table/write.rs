@@ -10,8 +10,8 @@ use esker_format::rocksdb::block::{BlockBuilder, IndexBuilder};
 use esker_format::rocksdb::filter::FilterBuilder;
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::table::{
-    BYTEWISE_COMPARATOR, BlockChecksum, BlockHandle, FILTER, FORMAT_VERSION_MAX, Footer, INDEX, IndexType, MetaIndex,
-    PROPERTIES, RANGE_DELETIONS, TableProperties, compression_name,
+    BlockChecksum, BlockHandle, FILTER, FORMAT_VERSION_MAX, Footer, INDEX, IndexType, MetaIndex, PROPERTIES,
+    RANGE_DELETIONS, TableProperties, compression_name,
 };
 use esker_format::xxph3::xxph3_64;
 
@@ -136,7 +136,8 @@ impl TableWriter {
         let parsed = InternalKey::decode(internal_key).map_err(|error| {
             Error::decode(self.pieces.path(), self.pieces.end(), "writing a key that came from elsewhere", error)
         })?;
-        if self.properties.entry_count > 0 && internal_key::compare(&self.last_key, internal_key).is_ge() {
+        if self.properties.entry_count > 0 && self.options.order.compare_internal(&self.last_key, internal_key).is_ge()
+        {
             let reason = format!("writing a table: key {internal_key:?} does not follow {:?}", self.last_key);
             return Err(Error::corruption(self.pieces.path(), self.pieces.end(), reason));
         }
@@ -165,7 +166,7 @@ impl TableWriter {
         if internal_key::user_key(&self.last_key) == internal_key::user_key(next) {
             self.user_key_index = None;
         }
-        let separator = internal_key::shortest_separator(&self.last_key, next);
+        let separator = self.options.order.shortest_separator(&self.last_key, next);
         self.add_separator(&separator, handle);
     }
 
@@ -240,7 +241,7 @@ impl TableWriter {
             too_long.map_err(|error| Error::invalid_argument(error.to_string()).with_path(self.pieces.path()))?;
             key.clear();
             internal_key::append(&mut key, &range.begin, range.sequence, ValueKind::RangeDeletion);
-            widen(&mut self.smallest, &mut self.largest, [&range]);
+            widen(self.options.order, &mut self.smallest, &mut self.largest, [&range]);
             block.add(&key, &range.end);
             self.count(range.sequence, ValueKind::RangeDeletion, key.len(), range.end.len());
         }
@@ -388,7 +389,7 @@ fn properties_of(identity: &TableIdentity, number: FileNumber, options: &TableOp
     TableProperties {
         column_family_id: u64::from(identity.column_family_id),
         column_family_name: identity.column_family_name.clone(),
-        comparator: BYTEWISE_COMPARATOR.to_owned(),
+        comparator: options.order.name().to_owned(),
         compression: compression_name(options.compression, options.format_version),
         merge_operator: options.merge_operator.clone().unwrap_or_else(|| NO_OPERATOR.to_owned()),
         prefix_extractor: "nullptr".to_owned(),

@@ -6,6 +6,7 @@
 //!
 //! Cost: as a [`DbIterator`], a comparison of keys for each step, and a step through what the transaction wrote.
 
+use esker_format::rocksdb::order::Order;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -51,10 +52,70 @@ enum Way {
     Backward,
 }
 
-/// What a transaction wrote to a family, within bounds, and where the walk stands in it.
+/// What a transaction wrote to a family.
+#[derive(Debug)]
+enum Written<'a> {
+    ByBytes(&'a BTreeMap<Box<[u8]>, Own>),
+    /// In an order of the family's own.
+    Sorted(Vec<(&'a [u8], &'a Own)>),
+}
+
+impl<'a> Written<'a> {
+    fn of(written: Option<&'a BTreeMap<Box<[u8]>, Own>>, order: Order) -> Self {
+        match written {
+            Some(written) if order.is_bytewise() => Self::ByBytes(written),
+            _ => {
+                let mut sorted: Vec<_> = written.into_iter().flatten().map(|(key, own)| (&**key, own)).collect();
+                sorted.sort_unstable_by(|(a, _), (b, _)| order.compare(a, b));
+                Self::Sorted(sorted)
+            }
+        }
+    }
+
+    /// The first from `begin` on, or the last up to `end`.
+    fn find(&self, order: Order, way: Way, begin: Bound<&[u8]>, end: Bound<&[u8]>) -> Option<(&'a [u8], &'a Own)> {
+        match self {
+            Self::ByBytes(written) => {
+                // What the map would take for a mistake.
+                let is_empty = match (begin, end) {
+                    (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+                    (Bound::Included(begin), Bound::Included(end)) => begin > end,
+                    (Bound::Included(begin) | Bound::Excluded(begin), Bound::Included(end) | Bound::Excluded(end)) => {
+                        begin >= end
+                    }
+                };
+                if is_empty {
+                    return None;
+                }
+                let mut range = written.range::<[u8], _>((begin, end));
+                let found = if way == Way::Forward { range.next() } else { range.next_back() };
+                found.map(|(key, own)| (&**key, own))
+            }
+            Self::Sorted(sorted) => {
+                let before = |bound: &[u8]| sorted.partition_point(|(key, _)| order.is_before(key, bound));
+                let up_to = |bound: &[u8]| sorted.partition_point(|(key, _)| !order.is_before(bound, key));
+                let from = match begin {
+                    Bound::Unbounded => 0,
+                    Bound::Included(begin) => before(begin),
+                    Bound::Excluded(begin) => up_to(begin),
+                };
+                let to = match end {
+                    Bound::Unbounded => sorted.len(),
+                    Bound::Included(end) => up_to(end),
+                    Bound::Excluded(end) => before(end),
+                };
+                let within = sorted.get(from..to).unwrap_or_default();
+                if way == Way::Forward { within.first() } else { within.last() }.copied()
+            }
+        }
+    }
+}
+
+/// The same within bounds, and where the walk stands in it.
 #[derive(Debug)]
 struct Range<'a> {
-    written: Option<&'a BTreeMap<Box<[u8]>, Own>>,
+    written: Written<'a>,
+    order: Order,
     lower: Option<Vec<u8>>,
     upper: Option<Vec<u8>>,
     at: Option<(&'a [u8], &'a Own)>,
@@ -65,22 +126,8 @@ impl<'a> Range<'a> {
     fn seek(&mut self, way: Way, begin: Bound<&[u8]>, end: Bound<&[u8]>) {
         let lower = self.lower.as_deref().map_or(Bound::Unbounded, Bound::Included);
         let upper = self.upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let (begin, end) = (later(begin, lower), earlier(end, upper));
-        // What the map would take for a mistake.
-        let is_empty = match (begin, end) {
-            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
-            (Bound::Included(begin), Bound::Included(end)) => begin > end,
-            (Bound::Included(begin) | Bound::Excluded(begin), Bound::Included(end) | Bound::Excluded(end)) => {
-                begin >= end
-            }
-        };
-        let Some(written) = self.written.filter(|_| !is_empty) else {
-            self.at = None;
-            return;
-        };
-        let mut range = written.range::<[u8], _>((begin, end));
-        let found = if way == Way::Forward { range.next() } else { range.next_back() };
-        self.at = found.map(|(key, own)| (&**key, own));
+        let (begin, end) = (later(self.order, begin, lower), earlier(self.order, end, upper));
+        self.at = self.written.find(self.order, way, begin, end);
     }
 
     fn step(&mut self, way: Way) {
@@ -93,18 +140,18 @@ impl<'a> Range<'a> {
 }
 
 /// The one of two beginnings that leaves less; the second is a bound of the walk.
-fn later<'b>(begin: Bound<&'b [u8]>, lower: Bound<&'b [u8]>) -> Bound<&'b [u8]> {
+fn later<'b>(order: Order, begin: Bound<&'b [u8]>, lower: Bound<&'b [u8]>) -> Bound<&'b [u8]> {
     match (begin, lower) {
-        (Bound::Included(key) | Bound::Excluded(key), Bound::Included(bound)) if key >= bound => begin,
+        (Bound::Included(key) | Bound::Excluded(key), Bound::Included(bound)) if !order.is_before(key, bound) => begin,
         (_, Bound::Unbounded) => begin,
         _ => lower,
     }
 }
 
-fn earlier<'b>(end: Bound<&'b [u8]>, upper: Bound<&'b [u8]>) -> Bound<&'b [u8]> {
+fn earlier<'b>(order: Order, end: Bound<&'b [u8]>, upper: Bound<&'b [u8]>) -> Bound<&'b [u8]> {
     match (end, upper) {
-        (Bound::Included(key), Bound::Excluded(bound)) if key < bound => end,
-        (Bound::Excluded(key), Bound::Excluded(bound)) if key <= bound => end,
+        (Bound::Included(key), Bound::Excluded(bound)) if order.is_before(key, bound) => end,
+        (Bound::Excluded(key), Bound::Excluded(bound)) if !order.is_before(bound, key) => end,
         (_, Bound::Unbounded) => end,
         _ => upper,
     }
@@ -118,7 +165,8 @@ impl<'a> TransactionIterator<'a> {
         batch: &'a WriteBatch,
         (lower, upper): (Option<Vec<u8>>, Option<Vec<u8>>),
     ) -> Self {
-        let own = Range { written, lower, upper, at: None };
+        let order = family.0.order;
+        let own = Range { written: Written::of(written, order), order, lower, upper, at: None };
         Self { family, store, own, batch, shown: Shown::Nothing, way: Way::Forward }
     }
 
@@ -257,7 +305,7 @@ impl<'a> TransactionIterator<'a> {
                 return Ok(());
             };
             if self.store.valid() {
-                let order = self.store.key().cmp(key);
+                let order = self.own.order.compare(self.store.key(), key);
                 let order = if self.way == Way::Forward { order } else { order.reverse() };
                 if order == Ordering::Less {
                     self.shown = Shown::Stored;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use esker_format::rocksdb::order::Order;
+
 use super::TableFile;
 
 /// Places looked at for each cut: more make parts more equal.
@@ -10,6 +12,7 @@ const SAMPLES_PER_PART: u64 = 8;
 /// User keys between `lower` and `upper` that cut what `tables` hold there into at most `parts` parts; ascending. They follow from the
 /// indexes in memory; nothing is read.
 pub(crate) fn cuts<'a>(
+    order: Order,
     tables: impl Iterator<Item = &'a Arc<TableFile>>,
     lower: Option<&[u8]>,
     upper: Option<&[u8]>,
@@ -27,8 +30,10 @@ pub(crate) fn cuts<'a>(
         let weight = bytes / keys.len() as u64;
         samples.extend(keys.into_iter().map(|key| (key, weight)));
     }
-    samples.retain(|(key, _)| lower.is_none_or(|lower| &**key > lower) && upper.is_none_or(|upper| &**key < upper));
-    samples.sort_unstable();
+    samples.retain(|(key, _)| {
+        lower.is_none_or(|lower| order.is_before(lower, key)) && upper.is_none_or(|upper| order.is_before(key, upper))
+    });
+    samples.sort_unstable_by(|(a, _), (b, _)| order.compare(a, b));
     let sampled_bytes: u64 = samples.iter().map(|(_, weight)| weight).sum();
     let mut cuts: Vec<Vec<u8>> = Vec::new();
     let mut passed = 0;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use esker_format::rocksdb::internal_key::{self, FileNumber};
+use esker_format::rocksdb::internal_key::FileNumber;
+use esker_format::rocksdb::order::Order;
 use esker_format::rocksdb::version_edit::{BlobFileGarbage, TableMeta, VersionEdit};
 
 use super::{BlobHandle, TableFile, Version};
@@ -125,7 +126,7 @@ impl Version {
         }
         let by_epoch = next.has_epochs();
         for (level, tables) in next.levels.iter_mut().enumerate() {
-            sort_level(level, tables, by_epoch)?;
+            sort_level(level, tables, by_epoch, self.order)?;
         }
         let is_ranged = |tables: &Vec<Arc<TableFile>>| tables.iter().any(|table| !table.range_deletions().is_empty());
         let ranged = next.levels.iter().enumerate().filter(|(_, tables)| is_ranged(tables));
@@ -148,7 +149,7 @@ impl Version {
 }
 
 /// Restores V1, or says why it cannot hold.
-fn sort_level(level: usize, tables: &mut [Arc<TableFile>], by_epoch: bool) -> Result<()> {
+fn sort_level(level: usize, tables: &mut [Arc<TableFile>], by_epoch: bool, order: Order) -> Result<()> {
     if level == 0 {
         tables.sort_by_key(|table| {
             let TableMeta { largest_sequence, smallest_sequence, number, .. } = table.meta;
@@ -157,10 +158,10 @@ fn sort_level(level: usize, tables: &mut [Arc<TableFile>], by_epoch: bool) -> Re
         });
         return Ok(());
     }
-    tables.sort_by(|a, b| internal_key::compare(&a.meta.smallest, &b.meta.smallest));
+    tables.sort_by(|a, b| order.compare_internal(&a.meta.smallest, &b.meta.smallest));
     for pair in tables.windows(2) {
         if let [before, after] = pair
-            && internal_key::compare(&before.meta.largest, &after.meta.smallest).is_ge()
+            && order.compare_internal(&before.meta.largest, &after.meta.smallest).is_ge()
         {
             let (before, after) = (before.number(), after.number());
             return Err(inconsistent(format!("tables {before} and {after} overlap in level {level}")));

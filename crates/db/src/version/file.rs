@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::blob_refs::{self, BlobRefs};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
+use esker_format::rocksdb::order::Order;
 use esker_format::rocksdb::version_edit::{BlobFileAddition, TableMeta};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -113,7 +114,7 @@ impl TableFile {
         let claimed = AtomicBool::new(false);
         let epoch = AtomicU64::new(meta.epoch_number);
         let ends_in_range = internal_key::is_end_of_range(&meta.largest);
-        let range_deletions = range_deletions_within(&meta, table.range_deletions());
+        let range_deletions = range_deletions_within(table.order(), &meta, table.range_deletions());
         let file = Self {
             meta,
             table,
@@ -268,7 +269,7 @@ impl TableFile {
     /// Whether it has neither `user_key` nor one after it.
     #[inline]
     pub(crate) fn ends_before(&self, user_key: &[u8]) -> bool {
-        match self.largest().cmp(user_key) {
+        match self.table.order().compare(self.largest(), user_key) {
             Ordering::Less => true,
             Ordering::Equal => self.ends_in_range,
             Ordering::Greater => false,
@@ -292,21 +293,28 @@ impl TableFile {
 
     /// Whether a user key of it lies in the range; both ends inclusive, `None` is open.
     pub(crate) fn overlaps(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> bool {
-        begin.is_none_or(|begin| self.largest() >= begin) && end.is_none_or(|end| self.smallest() <= end)
+        let order = self.table.order();
+        begin.is_none_or(|begin| !order.is_before(self.largest(), begin))
+            && end.is_none_or(|end| !order.is_before(end, self.smallest()))
     }
 }
 
 /// Those of a table, cut where `meta` says that it begins and ends (RD2 of [`range_deletions`](crate::range_deletions)).
-pub(crate) fn range_deletions_within(meta: &TableMeta, all: &[RangeDeletion]) -> Fragments {
+pub(crate) fn range_deletions_within(order: Order, meta: &TableMeta, all: &[RangeDeletion]) -> Fragments {
     if all.is_empty() {
         return Fragments::default();
+    }
+    let fragments = Fragments::of(order, all);
+    if !order.is_bytewise() {
+        // They end with it, as an open has seen: no key can be named that comes right after another.
+        return fragments;
     }
     let mut end = internal_key::user_key(&meta.largest).to_vec();
     if !internal_key::is_end_of_range(&meta.largest) {
         // Its last key is of it.
         end.push(0);
     }
-    Fragments::of(all).within(Some(internal_key::user_key(&meta.smallest)), Some(&end))
+    fragments.within(Some(internal_key::user_key(&meta.smallest)), Some(&end))
 }
 
 /// What the manifest says of a table, with bounds as readers of the table meet them: RocksDB writes those of a file that it takes in as the

@@ -18,13 +18,15 @@ use esker_log::ledger::{Ledger, Usage};
 use esker_log::scan::{LogEnd, RecoveryMode, Scanner};
 use esker_log::writer::LogWriter;
 
-use super::{COMPARATOR_NAME, Version};
+use super::Version;
 use crate::{Error, ErrorKind, Result};
 
 /// A column family as the manifest has it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecoveredFamily {
     pub(crate) name: String,
+    /// The name of the order of its keys; empty if nobody said it.
+    pub(crate) comparator: String,
     pub(crate) tables: BTreeMap<(u32, FileNumber), TableMeta>,
     pub(crate) blobs: BTreeMap<FileNumber, BlobFileAddition>,
     pub(crate) ledger: Ledger,
@@ -157,13 +159,6 @@ impl Recovered {
         if let Some(id) = edit.db_id {
             self.db_id = id;
         }
-        if let Some(name) = &edit.comparator
-            && name != COMPARATOR_NAME
-        {
-            let family = edit.column_family;
-            let reason = format!("column family {family} is ordered by {name:?}, which Esker does not have");
-            return Err(Error::new(ErrorKind::UnsupportedFormat, reason));
-        }
         self.next_file_number = self.next_file_number.max(edit.next_file_number.unwrap_or(0));
         self.last_sequence = self.last_sequence.max(edit.last_sequence.unwrap_or_default());
         self.log_number_min = self.log_number_min.max(edit.min_log_number_to_keep.unwrap_or_default());
@@ -179,6 +174,9 @@ impl Recovered {
         let Some(family) = self.families.get_mut(&id) else {
             return Err(misfit(format!("an edit is for column family {id}, which does not exist")));
         };
+        if let Some(name) = edit.comparator {
+            family.comparator = name;
+        }
         if let Some(number) = edit.log_number {
             family.log_number = family.log_number.max(number);
         }
@@ -334,7 +332,7 @@ pub(crate) fn snapshot_edits(id: u32, name: &str, version: &Version, log_number:
     let create = VersionEdit {
         column_family: id,
         column_family_add: (id != 0).then(|| name.to_owned()),
-        comparator: Some(COMPARATOR_NAME.to_owned()),
+        comparator: Some(version.order().name().to_owned()),
         ..VersionEdit::default()
     };
     let garbage = |(number, usage): (FileNumber, Usage)| BlobFileGarbage {

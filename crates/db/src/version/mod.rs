@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber};
+use esker_format::rocksdb::order::Order;
 use esker_log::ledger::Ledger;
 use parking_lot::Mutex;
 
@@ -43,12 +44,10 @@ use crate::options::LEVEL_COUNT;
 use crate::reclaim::BLOCK_BYTES;
 use crate::table::TableHit;
 
-/// The only comparator that Esker knows, by the name that RocksDB gives it.
-pub(crate) const COMPARATOR_NAME: &str = "leveldb.BytewiseComparator";
-
 /// See the module's head.
 #[derive(Debug, Clone)]
 pub(crate) struct Version {
+    order: Order,
     levels: Vec<Vec<Arc<TableFile>>>,
     blobs: BTreeMap<FileNumber, Arc<BlobHandle>>,
     /// How much of each of them is live.
@@ -93,14 +92,22 @@ fn deletion_bytes(table: &TableFile) -> u64 {
 }
 
 impl Version {
-    pub(crate) fn empty() -> Self {
+    /// Without files, of a family whose keys lie in `order`.
+    pub(crate) fn empty(order: Order) -> Self {
         Self {
+            order,
             levels: vec![Vec::new(); LEVEL_COUNT],
             blobs: BTreeMap::new(),
             ledger: Ledger::new(),
             ranged_levels: 0,
             sums: Sums::default(),
         }
+    }
+
+    /// Of its keys.
+    #[inline]
+    pub(crate) fn order(&self) -> Order {
+        self.order
     }
 
     /// The tables of a level; none for a level that does not exist.
@@ -212,8 +219,11 @@ impl Version {
     /// The same for a level below 0, where they lie side by side.
     pub(crate) fn within(&self, level: usize, begin: Option<&[u8]>, end: Option<&[u8]>) -> &[Arc<TableFile>] {
         let tables = self.level(level);
-        let from = begin.map_or(0, |begin| tables.partition_point(|table| table.largest() < begin));
-        let to = end.map_or(tables.len(), |end| tables.partition_point(|table| table.smallest() <= end));
+        let from =
+            begin.map_or(0, |begin| tables.partition_point(|table| self.order.is_before(table.largest(), begin)));
+        let to = end.map_or(tables.len(), |end| {
+            tables.partition_point(|table| self.order.compare(table.smallest(), end).is_le())
+        });
         tables.get(from..to).unwrap_or_default()
     }
 
@@ -221,7 +231,7 @@ impl Version {
     pub(crate) fn table_for(&self, level: usize, user_key: &[u8]) -> Option<&Arc<TableFile>> {
         let tables = self.level(level);
         let index = tables.partition_point(|table| table.ends_before(user_key));
-        tables.get(index).filter(|table| table.smallest() <= user_key)
+        tables.get(index).filter(|table| self.order.compare(table.smallest(), user_key).is_le())
     }
 
     /// The newest entry at or before `lookup` with its user key. Level 0 newest first (V4), then one table a level: the
@@ -277,8 +287,8 @@ impl Version {
     pub(crate) fn is_deepest(&self, level: usize, begin: &[u8], end: &[u8]) -> bool {
         (level + 1..self.levels.len()).all(|deeper| {
             let tables = self.level(deeper);
-            let from = tables.partition_point(|table| table.largest() < begin);
-            tables.get(from).is_none_or(|table| table.smallest() > end)
+            let from = tables.partition_point(|table| self.order.is_before(table.largest(), begin));
+            tables.get(from).is_none_or(|table| self.order.is_before(end, table.smallest()))
         })
     }
 

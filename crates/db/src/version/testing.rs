@@ -1,5 +1,6 @@
 //! Versions of tables as others write them, for tests.
 
+use esker_format::rocksdb::order::Order;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,7 +36,14 @@ pub(crate) fn ranged_table(
 ) -> Arc<TableFile> {
     let (begin, end) = (begin.as_bytes().into(), end.as_bytes().into());
     let range = RangeDeletion { begin, end, sequence: SequenceNumber::new(sequence) };
-    write_with(store, epoch_number, with_kinds(entries), &BlobRefs::new(), None, &Fragments::of([&range]))
+    write_with(
+        store,
+        epoch_number,
+        with_kinds(entries),
+        &BlobRefs::new(),
+        None,
+        &Fragments::of(Order::BYTEWISE, [&range]),
+    )
 }
 
 /// The same with entries of any kind: user key, sequence number, kind and value.
@@ -155,7 +163,7 @@ fn write_with(
         ..TableMeta::default()
     };
     let file = store.open_sealed(&path).unwrap();
-    let table = Table::open(file, summary.file_bytes, store.cache.clone()).unwrap();
+    let table = Table::open(file, summary.file_bytes, &Order::BYTEWISE.into(), store.cache.clone()).unwrap();
     TableFile::new(meta, table, path, store.trash.clone())
 }
 

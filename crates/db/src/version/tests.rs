@@ -1,4 +1,5 @@
 use esker_env::sim::{Fault, SimDisk};
+use esker_format::rocksdb::order::Order;
 
 use super::testing::{install, table};
 use crate::options::{Options, ReclaimMode};
@@ -111,7 +112,7 @@ fn without_epochs_the_newest_entry_tells() {
         let newer = table(db.store(), 0, &[("k", 3, Some("new"))]);
         // Not the store's own doing, which would give them one.
         let edit = super::Edit { added: vec![(0, newer), (0, older)], ..super::Edit::default() };
-        let version = super::Version::empty().apply(&edit).unwrap();
+        let version = super::Version::empty(Order::BYTEWISE).apply(&edit).unwrap();
         let order: Vec<u64> = version.level(0).iter().map(|table| table.meta.largest_sequence.get()).collect();
         assert_eq!(order, [3, 2]);
     }

@@ -14,6 +14,7 @@ use esker_format::rocksdb::internal_key::ValueKind;
 use esker_format::rocksdb::write_batch::Record;
 
 use super::{Lead, Request};
+use crate::family::Family;
 use crate::store::Store;
 use crate::{Error, Result};
 
@@ -35,10 +36,13 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Whether somebody writes to `key` of the family of that id.
-    pub(crate) fn writes(&self, family_id: u32, key: &[u8]) -> bool {
-        let has = |(id, keys): &(u32, Keys)| *id == family_id && (&*keys.start..&*keys.end).contains(&key);
-        self.ranges.iter().any(has) || (!self.keys.is_empty() && self.keys.contains(&(family_id, Box::from(key))))
+    /// Whether somebody writes to `key` of `family`.
+    pub(crate) fn writes(&self, family: &Family, key: &[u8]) -> bool {
+        let order = family.order;
+        let has = |(id, keys): &(u32, Keys)| {
+            *id == family.id && !order.is_before(key, &keys.start) && order.is_before(key, &keys.end)
+        };
+        self.ranges.iter().any(has) || (!self.keys.is_empty() && self.keys.contains(&(family.id, Box::from(key))))
     }
 
     fn add(&mut self, record: &Record<'_>) {

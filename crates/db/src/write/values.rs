@@ -32,7 +32,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, ValueKind};
 use esker_format::rocksdb::write_batch::Records;
 
 use super::{Active, Lead, Request, Stage, dropped};
-use crate::batch::WriteBatch;
+use crate::batch::{WriteBatch, descends};
 use crate::blob::{ActiveBlob, ActiveBlobs, BlobSync, Held};
 use crate::entry::Key;
 use crate::family::{Family, Generation};
@@ -309,8 +309,8 @@ impl Store {
     /// # Errors
     /// `InvalidArgument`: a family that it names is not there, or what [`BlobPartition`] says.
     pub(super) fn prepare(&self, batch: WriteBatch, options: WriteOptions) -> Result<Request> {
-        if batch.has_operands() {
-            self.check_operands(&batch)?;
+        if batch.needs_check() {
+            self.check_suits(&batch)?;
         }
         if !self.may_separate(&batch)? {
             return Ok(Request::plain(batch, options));
@@ -330,8 +330,8 @@ impl Store {
         Ok(Request { values, ..Request::plain(batch, options) })
     }
 
-    /// Refuses operands of a family in which nobody could merge them.
-    fn check_operands(&self, batch: &WriteBatch) -> Result<()> {
+    /// Refuses operands of a family in which nobody could merge them, and ranges that end before they begin.
+    fn check_suits(&self, batch: &WriteBatch) -> Result<()> {
         let families = self.families.load();
         for record in batch.raw().records() {
             let record = record.map_err(|error| Error::invalid_argument(error.to_string()))?;
@@ -342,6 +342,9 @@ impl Store {
                     "merging into key {key}: column family {family:?} has no merge operator; open the store with \
                      FamilyOptions::merge_operator or Options::merge_operators"
                 )));
+            }
+            if record.kind == ValueKind::RangeDeletion && family.order.is_before(record.value, record.key) {
+                return Err(descends(family.order, record.key, record.value));
             }
         }
         Ok(())

@@ -5,12 +5,11 @@
 //! |      0 |     n | user key | bytes  | any bytes, none too                                  |
 //! |      n |     8 | tag      | u64 LE | sequence number in the upper 56 bits, [`ValueKind`] in the lower 8 |
 //!
-//! Order: user key bytewise ascending, then tag descending, so that the newest comes first. A reader at sequence `s` looks
+//! Order: user key as [`Order`](super::order::Order) says, then tag descending, so that the newest comes first. A reader at sequence `s` looks
 //! for the first key not before [`lookup`]`(user_key, s)`.
 //!
 //! Source: RocksDB `db/dbformat.h`, `db/dbformat.cc`, `util/comparator.cc`, `table/block_based/index_builder.cc`.
 
-use std::cmp::Ordering;
 use std::fmt;
 
 use crate::error::DecodeError;
@@ -277,88 +276,11 @@ pub fn tag(internal: &[u8]) -> u64 {
 }
 
 #[inline]
-fn split(internal: &[u8]) -> (&[u8], u64) {
+pub(super) fn split(internal: &[u8]) -> (&[u8], u64) {
     match internal.split_last_chunk() {
         Some((user_key, tag)) => (user_key, u64::from_le_bytes(*tag)),
         None => (&[], 0),
     }
-}
-
-/// The order of internal keys. Total: what is shorter than a tag counts as the empty user key with tag 0.
-#[inline]
-pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
-    let (a_key, a_tag) = split(a);
-    let (b_key, b_tag) = split(b);
-    compare_user_keys(a_key, b_key).then_with(|| b_tag.cmp(&a_tag))
-}
-
-/// The order of user keys: bytewise. Cost: no call where the first eight bytes tell.
-#[inline]
-pub fn compare_user_keys(a: &[u8], b: &[u8]) -> Ordering {
-    if let (Some(x), Some(y)) = (a.first_chunk(), b.first_chunk()) {
-        let (x, y) = (u64::from_be_bytes(*x), u64::from_be_bytes(*y));
-        if x != y {
-            return x.cmp(&y);
-        }
-    }
-    a.cmp(b)
-}
-
-/// A short user key `s` with `start <= s < limit`, or `start` if there is no shorter one (or `start >= limit`).
-pub fn shortest_user_separator(start: &[u8], limit: &[u8]) -> Vec<u8> {
-    let common = start.iter().zip(limit).take_while(|(a, b)| a == b).count();
-    let (Some(&start_byte), Some(&limit_byte)) = (start.get(common), limit.get(common)) else {
-        // One is the beginning of the other.
-        return start.to_vec();
-    };
-    if start_byte >= limit_byte {
-        return start.to_vec();
-    }
-    if common + 1 < limit.len() || start_byte + 1 < limit_byte {
-        return cut_and_raised(start, common);
-    }
-    // Raising this byte would reach the limit; raise a later one instead.
-    match start.iter().skip(common + 1).position(|&byte| byte != 0xff) {
-        Some(after) => cut_and_raised(start, common + 1 + after),
-        None => start.to_vec(),
-    }
-}
-
-/// A short user key that is not before `key`.
-pub fn short_user_successor(key: &[u8]) -> Vec<u8> {
-    match key.iter().position(|&byte| byte != 0xff) {
-        Some(index) => cut_and_raised(key, index),
-        None => key.to_vec(),
-    }
-}
-
-/// `key` up to and with the byte at `index`, which is raised by one.
-fn cut_and_raised(key: &[u8], index: usize) -> Vec<u8> {
-    let mut cut: Vec<u8> = key.iter().take(index + 1).copied().collect();
-    if let Some(last) = cut.last_mut() {
-        *last = last.saturating_add(1);
-    }
-    cut
-}
-
-/// A short internal key `s` with `start <= s < limit`, for the index entry between two blocks. `start < limit` must hold.
-pub fn shortest_separator(start: &[u8], limit: &[u8]) -> Vec<u8> {
-    raised(start, shortest_user_separator(user_key(start), user_key(limit)))
-}
-
-/// A short internal key that is not before `key`, for the index entry after the last block.
-pub fn shortest_successor(key: &[u8]) -> Vec<u8> {
-    raised(key, short_user_successor(user_key(key)))
-}
-
-/// `short` with the tag that sorts first, if it is after the user key of `internal`; else `internal`.
-fn raised(internal: &[u8], mut short: Vec<u8>) -> Vec<u8> {
-    let start = user_key(internal);
-    if short.len() > start.len() || short.as_slice() <= start {
-        return internal.to_vec();
-    }
-    short.extend_from_slice(&(limits::SEQUENCE_MAX << 8 | u64::from(SEEK_KIND_TAG)).to_le_bytes());
-    short
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub mod internal_key;
 pub mod log;
 pub mod log_note;
 pub mod options_file;
+pub mod order;
 pub mod prefix;
 pub mod table;
 pub mod ttl;

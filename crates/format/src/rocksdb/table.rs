@@ -55,7 +55,7 @@ pub use meta_index::{
     COMPRESSION_DICTIONARY, FILTER, INDEX, MetaIndex, PARTITIONED_FILTER_PREFIX, PROPERTIES, RANGE_DELETIONS,
 };
 pub use packing::{compression_name, missing_compression, names_compression_as, unpack, unpack_owned};
-pub use properties::{BYTEWISE_COMPARATOR, IndexType, TableProperties};
+pub use properties::{IndexType, TableProperties};
 
 use crate::checksum::{ChecksumKind, block_checksum};
 use crate::compression::Compression;

@@ -182,7 +182,9 @@ fn every_level_is_in_order_after_threads_added_at_once() {
             let next = unsafe { link_at(node, level) }.load(Ordering::Acquire);
             let Some(next) = NonNull::new(next) else { break };
             if node != list.head() {
-                assert!(Place::of(list.entry(node).key()).compare(Place::of(list.entry(next).key())).is_lt());
+                assert!(
+                    Place::of(list.entry(node).key()).compare(Place::of(list.entry(next).key()), list.order).is_lt()
+                );
             }
             assert!(met.insert(next.as_ptr()));
             node = next;

@@ -1,5 +1,6 @@
 //! Stores with range deletions as RocksDB leaves them: Esker writes all else, and they are put into its tables and logs afterwards.
 
+use esker_format::rocksdb::order::Order;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -61,7 +62,7 @@ fn with_ranges(table: &[u8], ranges: &[RangeDeletion]) -> Vec<u8> {
 
 /// What the manifest says of a table, as RocksDB has it: it reaches as far as its ranges.
 fn reaching(meta: &mut TableMeta, ranges: &[RangeDeletion]) {
-    widen(&mut meta.smallest, &mut meta.largest, ranges);
+    widen(Order::BYTEWISE, &mut meta.smallest, &mut meta.largest, ranges);
     for range in ranges {
         meta.largest_sequence = meta.largest_sequence.max(range.sequence);
         let none = meta.smallest_sequence == SequenceNumber::default();

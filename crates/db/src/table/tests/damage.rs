@@ -1,5 +1,6 @@
 //! Damage is noticed, or does no harm.
 
+use esker_format::rocksdb::order::Order;
 use std::ops::RangeInclusive;
 
 use esker_env::sim::{Fault, ReadFault};
@@ -88,7 +89,7 @@ fn every_length_but_the_right_one_is_refused() {
     }
     disk.overwrite(Path::new(PATH), whole.clone());
     let file = env.files.open(Path::new(PATH)).unwrap();
-    let wrong = Table::open(file, 1, Arc::new(BlockCache::new(0))).unwrap_err();
+    let wrong = Table::open(file, 1, &Order::BYTEWISE.into(), Arc::new(BlockCache::new(0))).unwrap_err();
     assert_eq!(wrong.kind(), ErrorKind::Corruption);
 }
 
@@ -208,7 +209,7 @@ fn a_scan_shows_every_entry_before_a_block_that_cannot_be_read() {
     let file_bytes = write(&env, &options, &entries).unwrap().file_bytes;
     let bad = open(&env).unwrap().data_end() / 2;
     let file = Arc::new(WithHole { file: env.files.open(Path::new(PATH)).unwrap(), bad: bad..=bad });
-    let table = Table::open(file, file_bytes, Arc::new(BlockCache::new(0))).unwrap();
+    let table = Table::open(file, file_bytes, &Order::BYTEWISE.into(), Arc::new(BlockCache::new(0))).unwrap();
     let (mut forward, mut backward) = (0, 0);
     let mut iterator = table.iter(false);
     iterator.seek_to_first().unwrap();
@@ -233,7 +234,7 @@ fn a_scan_shows_every_entry_before_a_block_that_cannot_be_read() {
 
 /// The entries in one index over `per_partition` blocks each, and over all of those; without properties.
 fn partitioned(whole: &[u8], table: &Table, per_partition: usize) -> Vec<u8> {
-    let format = IndexFormat { delta_encoded: true, user_keys: true, first_keys: false };
+    let format = IndexFormat { delta_encoded: true, user_keys: true, first_keys: false, order: Order::BYTEWISE };
     let index = table.footer.index.unwrap();
     let at = usize::try_from(index.offset).unwrap();
     let index = &whole[at..at + usize::try_from(index.bytes).unwrap()];
@@ -284,7 +285,7 @@ fn without_properties_partitions_of_the_index_are_not_taken_for_data() {
             found.push((key.to_vec(), value.to_vec()));
             Ok(())
         };
-        let salvaged = Remains::open(&*file).unwrap().read(visit).unwrap();
+        let salvaged = Remains::open(&*file).unwrap().read(Order::BYTEWISE, visit).unwrap();
         assert_eq!((salvaged.properties, salvaged.lost_blocks), (None, 0), "{per_partition} in each");
         assert!(found == entries, "{per_partition} in each: {} entries", found.len());
     }
@@ -305,7 +306,7 @@ fn rot_that_no_checksum_finds_costs_its_own_part_of_a_table() {
     // What two levels of the index lead to.
     let handles = |file: &[u8], at: BlockHandle| -> Vec<BlockHandle> {
         let block = &file[at.offset as usize..][..at.bytes as usize];
-        let format = IndexFormat { delta_encoded: true, user_keys: true, first_keys: false };
+        let format = IndexFormat { delta_encoded: true, user_keys: true, first_keys: false, order: Order::BYTEWISE };
         let mut cursor = IndexCursor::new(BlockLayout::parse(block).unwrap(), format);
         let mut handles = Vec::new();
         cursor.seek_to_first(block).unwrap();
@@ -328,7 +329,7 @@ fn rot_that_no_checksum_finds_costs_its_own_part_of_a_table() {
         found.push((key.to_vec(), value.to_vec()));
         Ok(())
     };
-    let salvaged = Remains::open(&*file).unwrap().read(visit).unwrap();
+    let salvaged = Remains::open(&*file).unwrap().read(Order::BYTEWISE, visit).unwrap();
     assert_eq!(salvaged.lost_blocks, 2);
     assert!(found.iter().all(|entry| entries.contains(entry)));
     // Of four blocks, as large as others.
@@ -403,7 +404,7 @@ fn a_rotten_byte_of_a_footer_is_damage_and_costs_nothing() {
                 Ok(())
             };
             let remains = Remains::open(&*file).unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert_eq!(remains.read(visit).unwrap().lost_blocks, 0, "{what}");
+            assert_eq!(remains.read(Order::BYTEWISE, visit).unwrap().lost_blocks, 0, "{what}");
             assert!(found == entries, "{what}: {} entries", found.len());
         }
         // Of versions 2 to 5 the properties say how they are read.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use esker_env::Env;
 use esker_env::sim::SimDisk;
 use esker_format::rocksdb::internal_key::{self, FileNumber, SequenceNumber, ValueKind};
+use esker_format::rocksdb::order::Order;
 
 use super::*;
 use crate::Result;
@@ -53,12 +54,16 @@ fn write(env: &Env, options: &TableOptions, entries: &[Entry]) -> Result<TableSu
 }
 
 fn open(env: &Env) -> Result<Arc<Table>> {
+    open_in(env, Order::BYTEWISE)
+}
+
+fn open_in(env: &Env, order: Order) -> Result<Arc<Table>> {
     let file_bytes = env.files.metadata(Path::new(PATH))?.len;
-    Table::open(env.files.open(Path::new(PATH))?, file_bytes, Arc::new(BlockCache::new(1 << 20)))
+    Table::open(env.files.open(Path::new(PATH))?, file_bytes, &order.into(), Arc::new(BlockCache::new(1 << 20)))
 }
 
 fn table_of(options: &TableOptions, entries: &[Entry]) -> Arc<Table> {
     let env = SimDisk::new().env();
     write(&env, options, entries).unwrap();
-    open(&env).unwrap()
+    open_in(&env, options.order).unwrap()
 }

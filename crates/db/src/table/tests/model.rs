@@ -1,8 +1,11 @@
 //! The same answers as a sorted list.
 
-use crate::iterate::InternalIterator;
+use std::cmp::Ordering;
+
+use esker_format::rocksdb::order::{Comparator, Order, ReverseBytewiseComparator};
 
 use super::*;
+use crate::iterate::InternalIterator;
 
 /// A small generator: tests repeat their seed's answers.
 pub(super) struct Random(pub(super) u64);
@@ -14,8 +17,25 @@ impl Random {
     }
 }
 
+/// Short keys before long ones.
+struct ByLength;
+
+impl Comparator for ByLength {
+    fn name(&self) -> &str {
+        "test.ByLength"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+    }
+}
+
+fn orders() -> [Order; 3] {
+    [Order::BYTEWISE, Order::new(&ReverseBytewiseComparator), Order::new(&ByLength)]
+}
+
 /// Up to three versions of each key, and values that compress or do not.
-fn random_entries(random: &mut Random, key_count: u64) -> Vec<Entry> {
+fn random_entries(random: &mut Random, order: Order, key_count: u64) -> Vec<Entry> {
     let mut entries = Vec::new();
     for _ in 0..key_count {
         let user_key = format!("{:0width$}", random.below(key_count * 3), width = 1 + random.below(12) as usize);
@@ -34,7 +54,7 @@ fn random_entries(random: &mut Random, key_count: u64) -> Vec<Entry> {
             });
         }
     }
-    entries.sort_by(|(a, _), (b, _)| internal_key::compare(a, b));
+    entries.sort_by(|(a, _), (b, _)| order.compare_internal(a, b));
     entries.dedup_by(|(a, _), (b, _)| a == b);
     entries
 }
@@ -69,7 +89,7 @@ pub(super) fn assert_same(table: &Arc<Table>, entries: &[Entry], random: &mut Ra
     for _ in 0..300 {
         let user_key = format!("{:0width$}", random.below(1000), width = 1 + random.below(12) as usize);
         let target = lookup(&user_key, random.below(1 << 20));
-        let at = entries.partition_point(|(key, _)| internal_key::compare(key, &target).is_lt());
+        let at = entries.partition_point(|(key, _)| table.order().compare_internal(key, &target).is_lt());
         cached.seek(&target).unwrap();
         assert_eq!(current(&cached).as_ref(), entries.get(at));
         for step in 1..1 + random.below(20) as usize {
@@ -97,7 +117,7 @@ pub(super) fn assert_same(table: &Arc<Table>, entries: &[Entry], random: &mut Ra
     }
     let mut targets: Vec<Vec<u8>> =
         (0..random.below(60)).map(|_| random.below(1000)).map(|n| lookup(&n.to_string(), 9)).collect();
-    targets.sort_by(|a, b| internal_key::compare(a, b));
+    targets.sort_by(|a, b| table.order().compare_internal(a, b));
     let lookups: Vec<&[u8]> = targets.iter().map(Vec::as_slice).collect();
     let fill_cache = random.below(2) == 0;
     // As of two tables, whose blocks are read together.
@@ -142,12 +162,13 @@ fn a_table_is_a_sorted_list_under_every_option() {
             compression,
             bits_per_key: [0.0, 5.0, 10.0][random.below(3) as usize],
             merge_operator: None,
+            order: orders()[random.below(3) as usize],
             prefix: [None, Some(PrefixExtractor::Fixed(1)), Some(PrefixExtractor::Capped(2))][random.below(3) as usize],
             checksum: checksums[index % checksums.len()],
             format_version: 3 + index as u32 % 5,
         };
         let key_count = [1, 30, 300][index % 3];
-        let entries = random_entries(&mut random, key_count);
+        let entries = random_entries(&mut random, options.order, key_count);
         let table = table_of(&options, &entries);
         assert_same(&table, &entries, &mut random);
         check_all(&table, &entries);

@@ -2,6 +2,7 @@
 
 use crate::cache::MemtableShare;
 use crate::iterate::InternalIterator;
+use esker_format::rocksdb::order::Order;
 
 use super::*;
 
@@ -16,7 +17,7 @@ fn write_indexed(env: &Env) {
 fn open_watched(env: &Env, cache: &Arc<BlockCache>) -> Arc<Table> {
     let file = env.files.open(Path::new(PATH)).unwrap();
     let file_bytes = file.len().unwrap();
-    let table = Table::open(file, file_bytes, cache.clone()).unwrap();
+    let table = Table::open(file, file_bytes, &Order::BYTEWISE.into(), cache.clone()).unwrap();
     table.watch();
     table
 }

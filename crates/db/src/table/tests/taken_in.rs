@@ -19,7 +19,14 @@ fn write_external(env: &Env, options: &TableOptions, entries: &[Entry]) {
 fn open_at(env: &Env, newest: u64) -> Result<Arc<Table>> {
     let file_bytes = env.files.metadata(Path::new(PATH))?.len;
     let cache = Arc::new(BlockCache::new(1 << 20));
-    Table::open_as(env.files.open(Path::new(PATH)).unwrap(), file_bytes, Some(SequenceNumber::new(newest)), cache)
+    let orders = Order::BYTEWISE.into();
+    Table::open_as(
+        env.files.open(Path::new(PATH)).unwrap(),
+        file_bytes,
+        &orders,
+        Some(SequenceNumber::new(newest)),
+        cache,
+    )
 }
 
 fn at(entries: &[Entry], sequence: u64) -> Vec<Entry> {

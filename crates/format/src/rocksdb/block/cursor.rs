@@ -207,7 +207,7 @@ impl BlockCursor {
 
     /// Reads the entry at `next`; `false` behind the last.
     #[inline]
-    fn step(&mut self, block: &[u8]) -> Result<bool, DecodeError> {
+    pub(super) fn step(&mut self, block: &[u8]) -> Result<bool, DecodeError> {
         self.valid = false;
         let at = self.next;
         if at >= self.layout.entries_bytes {

@@ -1,4 +1,4 @@
-//! How the keys of a data block begin, and where its entries lie, side by side in memory: a search touches a few cache lines
+//! How the keys of a data block in bytewise order begin, and where its entries lie, side by side in memory: a search touches a few cache lines
 //! where one in the block itself misses at every restart and entry that it looks at.
 //!
 //! - D1: words are in the order of the entries, because keys are, and all begin with `common`.
@@ -10,6 +10,7 @@
 
 use crate::error::DecodeError;
 use crate::rocksdb::internal_key;
+use crate::rocksdb::order::Order;
 
 use super::cursor::BlockCursor;
 use super::seek::KeyOrder;
@@ -141,7 +142,7 @@ impl BlockCursor {
     pub fn seek_with(&mut self, directory: &BlockDirectory, block: &[u8], target: &[u8]) -> Result<(), DecodeError> {
         self.reset(directory.layout);
         let Some((place, known)) = directory.start(internal_key::user_key(target)) else {
-            return self.seek(block, target, KeyOrder::Internal);
+            return self.seek(block, target, KeyOrder::Internal(Order::BYTEWISE));
         };
         // D2: nothing else is needed of the keys before.
         self.pass_from(block, target, place, known)
@@ -203,7 +204,7 @@ mod tests {
                 for sequence in [0, 1, 2, 3, 4, 7] {
                     let target = internal_key::lookup(&wanted, SequenceNumber::new(sequence));
                     let mut plain = BlockCursor::new(directory.layout);
-                    plain.seek(&block, &target, KeyOrder::Internal).unwrap();
+                    plain.seek(&block, &target, KeyOrder::Internal(Order::BYTEWISE)).unwrap();
                     let mut cursor = BlockCursor::default();
                     cursor.seek_with(&directory, &block, &target).unwrap();
                     assert_eq!(cursor.valid(), plain.valid(), "{wanted:?} of {keys:?}");

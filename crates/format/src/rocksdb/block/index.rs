@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::error::DecodeError;
 use crate::rocksdb::internal_key;
+use crate::rocksdb::order::Order;
 use crate::rocksdb::table::BlockHandle;
 
 use super::BlockLayout;
@@ -21,6 +22,8 @@ pub struct IndexFormat {
     ///
     /// [`BinarySearchWithFirstKey`]: crate::rocksdb::table::IndexType::BinarySearchWithFirstKey
     pub first_keys: bool,
+    /// The order of the user keys.
+    pub order: Order,
 }
 
 /// A position in an index block: a separator, and the handle of the block whose keys are not behind it.
@@ -104,9 +107,9 @@ impl IndexCursor {
     #[inline]
     pub fn seek_within(&mut self, block: &[u8], target: &[u8], restarts: Range<usize>) -> Result<(), DecodeError> {
         if self.format.user_keys {
-            self.cursor.seek_within(block, internal_key::user_key(target), KeyOrder::Bytes, restarts)
+            self.cursor.seek_within(block, internal_key::user_key(target), KeyOrder::User(self.format.order), restarts)
         } else {
-            self.cursor.seek_within(block, target, KeyOrder::Internal, restarts)
+            self.cursor.seek_within(block, target, KeyOrder::Internal(self.format.order), restarts)
         }
     }
 

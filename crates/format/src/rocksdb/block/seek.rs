@@ -12,34 +12,44 @@ use std::ops::Range;
 
 use crate::error::DecodeError;
 use crate::rocksdb::internal_key;
+use crate::rocksdb::order::Order;
 
 use super::cursor::{BlockCursor, shares_too_much};
 
 /// How the keys of a block are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyOrder {
-    /// Bytewise.
-    Bytes,
+    /// As user keys.
+    User(Order),
     /// As internal keys: see [`internal_key`].
-    Internal,
+    Internal(Order),
 }
 
 impl KeyOrder {
-    /// The part that is compared bytewise, and the tag that tells versions of it apart, the highest first.
+    /// By bytes.
+    pub const BYTES: Self = Self::User(Order::BYTEWISE);
+
+    /// The part that is compared as a user key, and the tag that tells versions of it apart, the highest first.
     #[inline(always)]
     fn split(self, key: &[u8]) -> (&[u8], u64) {
         match self {
-            Self::Bytes => (key, 0),
-            Self::Internal => (internal_key::user_key(key), internal_key::tag(key)),
+            Self::User(_) => (key, 0),
+            Self::Internal(_) => (internal_key::user_key(key), internal_key::tag(key)),
         }
     }
 
     #[inline(always)]
     fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
         match self {
-            Self::Bytes => internal_key::compare_user_keys(a, b),
-            Self::Internal => internal_key::compare(a, b),
+            Self::User(order) => order.compare(a, b),
+            Self::Internal(order) => order.compare_internal(a, b),
         }
+    }
+
+    #[inline(always)]
+    const fn is_bytewise(self) -> bool {
+        let (Self::User(order) | Self::Internal(order)) = self;
+        order.is_bytewise()
     }
 }
 
@@ -129,6 +139,9 @@ impl BlockCursor {
         }
         let at = if high == 0 { 0 } else { self.layout.restart(block, low)? };
         self.restart_at(at);
+        if !order.is_bytewise() {
+            return self.pass_whole(block, target, order);
+        }
         self.pass(block, target, order, Passed { key_bytes: 0, in_common: 0, decided: true })
     }
 
@@ -146,7 +159,14 @@ impl BlockCursor {
         known.iter().for_each(|part| self.key.extend_from_slice(part));
         // S2, of a key that may be longer than that.
         let passed = Passed { key_bytes: self.key.len(), in_common: 0, decided: false };
-        self.pass(block, target, KeyOrder::Internal, passed)
+        self.pass(block, target, KeyOrder::Internal(Order::BYTEWISE), passed)
+    }
+
+    /// From the restart at `next` on to the first entry that is not before `target`, whose bytes say nothing of where it lies.
+    #[cold]
+    fn pass_whole(&mut self, block: &[u8], target: &[u8], order: KeyOrder) -> Result<(), DecodeError> {
+        while self.step(block)? && order.compare(&self.key, target).is_lt() {}
+        Ok(())
     }
 
     /// From `next` on, after an entry was passed (or none, at a restart), to the first entry that is not before `target`.
@@ -154,7 +174,7 @@ impl BlockCursor {
     fn pass(&mut self, block: &[u8], target: &[u8], order: KeyOrder, mut passed: Passed) -> Result<(), DecodeError> {
         let entries = block.get(..self.layout.entries_bytes()).unwrap_or_default();
         let (wanted, wanted_tag) = order.split(target);
-        let tag_bytes = if order == KeyOrder::Internal { internal_key::TAG_BYTES } else { 0 };
+        let tag_bytes = if matches!(order, KeyOrder::Internal(_)) { internal_key::TAG_BYTES } else { 0 };
         while self.next < entries.len() {
             let at = self.next;
             let entry = self.entry(entries, at)?;

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::rocksdb::internal_key;
+use crate::rocksdb::order::Order;
 use crate::rocksdb::table::BlockHandle;
 use crate::{DecodeErrorKind, rocksdb::internal_key::SequenceNumber};
 
@@ -71,7 +72,7 @@ fn an_empty_block_has_no_entries() {
     assert!(!cursor.valid());
     cursor.seek_to_last(&block).unwrap();
     assert!(!cursor.valid());
-    cursor.seek(&block, b"a", KeyOrder::Bytes).unwrap();
+    cursor.seek(&block, b"a", KeyOrder::BYTES).unwrap();
     assert!(!cursor.valid());
     assert!(BlockLayout::parse(&[0; 4]).is_ok());
 }
@@ -116,7 +117,7 @@ fn an_index_reads_back_in_every_format() {
             handle = BlockHandle { offset: handle.end().unwrap(), bytes: 3900 + number * 37 % 250 };
         }
         let block = builder.finish().to_vec();
-        let format = IndexFormat { delta_encoded, user_keys, first_keys: false };
+        let format = IndexFormat { delta_encoded, user_keys, first_keys: false, order: Order::BYTEWISE };
         let mut cursor = IndexCursor::new(BlockLayout::parse(&block).unwrap(), format);
         for target in 0..=1000usize {
             let key = internal_key::lookup(format!("key{target:05}").as_bytes(), SequenceNumber::new(7));
@@ -147,7 +148,7 @@ fn first_keys_in_an_index_are_passed_over() {
         0, 0, 0, 0,
         1, 0, 0, 0,
     ];
-    let format = IndexFormat { delta_encoded: true, user_keys: true, first_keys: true };
+    let format = IndexFormat { delta_encoded: true, user_keys: true, first_keys: true, order: Order::BYTEWISE };
     let mut cursor = IndexCursor::new(BlockLayout::parse(&block).unwrap(), format);
     cursor.seek_to_first(&block).unwrap();
     assert_eq!(cursor.handle(&block), Ok(BlockHandle { offset: 0, bytes: 10 }));
@@ -177,11 +178,13 @@ fn walk_everywhere(block: &[u8]) {
         Ok(())
     };
     let _ = backward();
-    let _ = cursor.seek(block, b"key", KeyOrder::Bytes);
-    let _ = cursor.seek(block, b"key12345678", KeyOrder::Internal);
+    let _ = cursor.seek(block, b"key", KeyOrder::BYTES);
+    let _ = cursor.seek(block, b"key12345678", KeyOrder::Internal(Order::BYTEWISE));
     for delta_encoded in [false, true] {
-        let mut index =
-            IndexCursor::new(layout, IndexFormat { delta_encoded, user_keys: true, first_keys: block.len() % 2 == 1 });
+        let mut index = IndexCursor::new(
+            layout,
+            IndexFormat { delta_encoded, user_keys: true, first_keys: block.len() % 2 == 1, order: Order::BYTEWISE },
+        );
         let _ = index.seek(block, b"key12345678");
         let _ = index.handle(block);
         let _ = index.seek_to_first(block);
@@ -230,7 +233,7 @@ proptest! {
 
         let targets = targets.into_iter().map(String::into_bytes).chain(entries.keys().cloned());
         for target in targets {
-            cursor.seek(&block, &target, KeyOrder::Bytes).unwrap();
+            cursor.seek(&block, &target, KeyOrder::BYTES).unwrap();
             prop_assert_eq!(current(&cursor, &block), owned(entries.range(target.clone()..).next()));
             if cursor.valid() {
                 cursor.prev(&block).unwrap();
@@ -260,8 +263,8 @@ proptest! {
         let mut cursor = BlockCursor::new(BlockLayout::parse(&block).unwrap());
         let lookups = targets.iter().map(|(key, sequence)| internal_key::lookup(key.as_bytes(), SequenceNumber::new(*sequence)));
         for target in lookups.chain(keys.clone()) {
-            cursor.seek(&block, &target, KeyOrder::Internal).unwrap();
-            let mut at = keys.iter().position(|key| internal_key::compare(key, &target).is_ge());
+            cursor.seek(&block, &target, KeyOrder::Internal(Order::BYTEWISE)).unwrap();
+            let mut at = keys.iter().position(|key| Order::BYTEWISE.compare_internal(key, &target).is_ge());
             prop_assert_eq!(cursor.valid().then(|| cursor.key()), at.map(|at| keys[at].as_slice()));
             while let Some(before) = at {
                 cursor.next(&block).unwrap();

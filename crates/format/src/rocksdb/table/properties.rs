@@ -6,11 +6,9 @@ use std::ops::Range;
 use super::NamesRoom;
 use crate::error::DecodeError;
 use crate::rocksdb::block::{BlockBuilder, BlockCursor, BlockLayout, IndexFormat};
+use crate::rocksdb::order::Order;
 use crate::rocksdb::prefix::PrefixExtractor;
 use crate::varint;
-
-/// The only order of keys known here, as the property `rocksdb.comparator` spells it.
-pub const BYTEWISE_COMPARATOR: &str = "leveldb.BytewiseComparator";
 
 const INDEX_TYPE: &str = "rocksdb.block.based.table.index.type";
 const WHOLE_KEY_FILTERING: &str = "rocksdb.block.based.table.whole.key.filtering";
@@ -175,9 +173,10 @@ impl TableProperties {
         self.other.insert(PREFIX_FILTERING.to_owned(), if has_prefixes { b"1".to_vec() } else { b"0".to_vec() });
     }
 
-    /// How to read the index.
-    pub fn index_format(&self) -> IndexFormat {
+    /// How to read the index over keys in `order`.
+    pub fn index_format(&self, order: Order) -> IndexFormat {
         IndexFormat {
+            order,
             delta_encoded: self.index_value_is_delta_encoded != 0,
             user_keys: self.index_key_is_user_key != 0,
             first_keys: self.index_type() == Ok(IndexType::BinarySearchWithFirstKey),

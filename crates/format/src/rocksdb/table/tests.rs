@@ -6,6 +6,7 @@ use super::*;
 use crate::DecodeErrorKind;
 use crate::compression::{compress, decompress};
 use crate::rocksdb::block::BlockBuilder;
+use crate::rocksdb::order::Order;
 use crate::rocksdb::prefix::PrefixExtractor;
 
 /// The last bytes of a table that RocksDB 7.8 wrote.
@@ -164,7 +165,7 @@ fn properties_read_back_and_unknown_ones_are_kept() {
     let mut properties = TableProperties {
         data_bytes: 1 << 40,
         entry_count: 300,
-        comparator: BYTEWISE_COMPARATOR.to_owned(),
+        comparator: Order::BYTEWISE.name().to_owned(),
         index_key_is_user_key: 1,
         ..TableProperties::default()
     };
