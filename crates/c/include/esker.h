@@ -122,6 +122,10 @@ typedef bool (*esker_merge_function)(void *state, esker_slice key, const esker_s
 // Frees the state of a merge operator that nobody uses any more.
 typedef void (*esker_free_function)(void *state);
 
+// How `a` lies to `b`: less than 0 before it, 0 if they are the same bytes, else behind it. Total, and the same at all times. Called by several threads
+// at once.
+typedef int (*esker_compare_function)(void *state, esker_slice a, esker_slice b);
+
 // What is shown an entry or a value: `context` is the caller's, the bytes are seen where they lie, until it returns. `false` ends the walk.
 typedef bool (*esker_show_entry)(void *context, uint64_t index, esker_slice entry);
 
@@ -431,6 +435,10 @@ esker_error *esker_raft_log_options_set(esker_raft_log_options *options, const c
 // Frees options; NULL is none.
 void esker_raft_log_options_free(esker_raft_log_options *options);
 
+// Makes an order of keys known by `name`, for families whose keys lie in it, and for `esker_db_options_set_family(.., "comparator", name)` from then on.
+// `compare` is given `state`. Both are asked for until the process ends: add an order once, and keep its state.
+esker_error *esker_db_options_add_comparator(esker_db_options *options, const char *name, void *state, esker_compare_function compare);
+
 // Opens the log in the directory `path`, which is created if it does not exist; `options` may be NULL: the defaults. One process at a time: `Busy`.
 esker_error *esker_raft_log_open(const char *path, const esker_raft_log_options *options, esker_raft_log **log);
 
@@ -516,7 +524,7 @@ void esker_read_options_set_fill_cache(esker_read_options *options, bool fill_ca
 // Iterators begin at `lower` and end before `upper`; NULL is open.
 esker_error *esker_read_options_set_bounds(esker_read_options *options, const esker_slice *lower, const esker_slice *upper);
 
-// Iterators show keys that begin with `prefix`: replaces both bounds.
+// Iterators show only keys that begin with `prefix`, within the bounds. They fail in a family whose keys do not lie by their bytes.
 esker_error *esker_read_options_set_prefix(esker_read_options *options, esker_slice prefix);
 
 // How much of separated values an iterator reads before it is asked for them, in bytes. Default 1 MiB; 0 reads nothing ahead.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{
-    CaskDamage, CaskOptions, ChecksumKind, Compression, Error, FamilyOptions, MergeOperator, Options, PrefixExtractor,
-    ReclaimMode, RecoveryMode, Result, Separation, raft,
+    CaskDamage, CaskOptions, ChecksumKind, Comparator, Compression, Error, FamilyOptions, MergeOperator, Options,
+    PrefixExtractor, ReclaimMode, RecoveryMode, Result, Separation, raft,
 };
 
 use crate::error::{Failure, attempt, hand_out};
@@ -91,6 +91,14 @@ impl Spelt for Arc<dyn MergeOperator> {
 
     fn read(text: &str) -> Option<Self> {
         <dyn MergeOperator>::named(text)
+    }
+}
+
+impl Spelt for &'static dyn Comparator {
+    const HOW: &'static str = "a comparator that was added, or one of RocksDB's own: leveldb.BytewiseComparator rocksdb.ReverseBytewiseComparator";
+
+    fn read(text: &str) -> Option<Self> {
+        <dyn Comparator>::named(text)
     }
 }
 
@@ -188,7 +196,7 @@ by_name! {
         reclaim_bytes_per_second_max, background_bytes_per_second_max, ballast_bytes, keep_space_options,
     }
     FamilyOptions {
-        write_buffer_bytes, write_buffer_count_max, separation, min_blob_size, blob_file_bytes, merge_operator, blob_compression, compression,
+        write_buffer_bytes, write_buffer_count_max, separation, min_blob_size, blob_file_bytes, merge_operator, comparator, blob_compression, compression,
         bottommost_compression, compression_per_level, block_bytes, restart_interval, bloom_bits_per_key, prefix, checksum,
         target_file_bytes, level_base_bytes, level_multiplier, level_count, level0_compaction_trigger, level0_slowdown_trigger,
         level0_stop_trigger, pending_compaction_bytes_soft, pending_compaction_bytes_hard, periodic_compaction_seconds,
@@ -241,10 +249,12 @@ pub extern "C" fn esker_db_options_set_family(
         let (family, families) = (family.read()?, &mut options.0.families);
         let mut changed = families.get(family).cloned().unwrap_or_default();
         let (name, value) = (name.read()?, value.read()?);
-        let added = options.0.merge_operators.iter().find(|added| name == "merge_operator" && added.name() == value);
-        match added {
-            Some(added) => changed.merge_operator = Some(added.clone()),
-            None => changed.set(name, value)?,
+        let operator = options.0.merge_operators.iter().find(|added| name == "merge_operator" && added.name() == value);
+        let comparator = options.0.comparators.iter().find(|added| name == "comparator" && added.name() == value);
+        match (operator, comparator) {
+            (Some(operator), _) => changed.merge_operator = Some(operator.clone()),
+            (_, Some(comparator)) => changed.comparator = *comparator,
+            _ => changed.set(name, value)?,
         }
         families.insert(family.to_owned(), changed);
         Ok(())
@@ -323,7 +333,7 @@ mod tests {
     /// Goal: an option that is added to an engine is added here, or left out on purpose.
     #[test]
     fn all_options_can_be_set_but_those_that_are_no_text() {
-        are_all_but::<Options>(&["cache", "families", "listeners", "merge_operators"]);
+        are_all_but::<Options>(&["cache", "comparators", "families", "listeners", "merge_operators"]);
         are_all_but::<FamilyOptions>(&["blob_partition", "compaction_filter"]);
         are_all_but::<CaskOptions>(&[]);
         are_all_but::<raft::Options>(&[]);

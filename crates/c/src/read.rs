@@ -70,7 +70,7 @@ pub extern "C" fn esker_read_options_set_bounds(
     })
 }
 
-/// Iterators show keys that begin with `prefix`: replaces both bounds.
+/// Iterators show only keys that begin with `prefix`, within the bounds. They fail in a family whose keys do not lie by their bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_read_options_set_prefix(options: &mut ReadOptions, prefix: Slice) -> Failure {
     attempt(|| {

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use clap::{Args, ValueEnum};
 use esker::{
-    Cask, CaskOptions, CaskRecovery, ColumnFamily, Compression, Db, Error, ErrorKind, FamilyOptions, MergeOperator,
-    Options, Separation,
+    Cask, CaskOptions, CaskRecovery, ColumnFamily, Comparator, Compression, Db, Error, ErrorKind, FamilyOptions,
+    MergeOperator, Options, Separation,
 };
 
 use crate::failure::{Failure, warn};
@@ -157,6 +157,10 @@ pub(crate) struct FamilyChoices {
     /// says it, {id=StringAppendOperator;delimiter=|;}
     #[arg(long, value_name = "NAME", value_parser = parse_operator)]
     merge_operator: Option<Arc<dyn MergeOperator>>,
+
+    /// In which order keys lie, for as long as there is the family: leveldb.BytewiseComparator or rocksdb.ReverseBytewiseComparator
+    #[arg(long, value_name = "NAME", value_parser = parse_comparator)]
+    comparator: Option<&'static dyn Comparator>,
 }
 
 impl FamilyChoices {
@@ -167,6 +171,7 @@ impl FamilyChoices {
             || self.compression.is_some()
             || self.blob_compression.is_some()
             || self.merge_operator.is_some()
+            || self.comparator.is_some()
     }
 
     /// How a Cask packs values; refuses what only a Db can do.
@@ -176,6 +181,9 @@ impl FamilyChoices {
         }
         if self.merge_operator.is_some() {
             return Err(Failure::new("a Cask has no merge operators: of these options it takes only --compression"));
+        }
+        if self.comparator.is_some() {
+            return Err(Failure::new("a Cask keeps keys in no order: of these options it takes only --compression"));
         }
         Ok(self.compression.map_or(Compression::None, CompressionChoice::compression))
     }
@@ -198,6 +206,9 @@ impl FamilyChoices {
         if let Some(operator) = &self.merge_operator {
             options.merge_operator = Some(operator.clone());
         }
+        if let Some(comparator) = self.comparator {
+            options.comparator = comparator;
+        }
         options
     }
 }
@@ -205,6 +216,12 @@ impl FamilyChoices {
 fn parse_operator(text: &str) -> Result<Arc<dyn MergeOperator>, String> {
     <dyn MergeOperator>::named(text)
         .ok_or_else(|| "none of RocksDB's own: uint64add, stringappend, max, bytesxor, put".to_owned())
+}
+
+fn parse_comparator(text: &str) -> Result<&'static dyn Comparator, String> {
+    <dyn Comparator>::named(text).ok_or_else(|| {
+        "none of RocksDB's own: leveldb.BytewiseComparator, rocksdb.ReverseBytewiseComparator".to_owned()
+    })
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

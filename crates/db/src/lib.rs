@@ -50,6 +50,7 @@ pub use copy::{BackupInfo, Backups, Copied, CopyProgress, NewBackup};
 pub use db::Db;
 pub use esker_format::checksum::ChecksumKind;
 pub use esker_format::compression::Compression;
+pub use esker_format::rocksdb::order::{BytewiseComparator, Comparator, ReverseBytewiseComparator};
 pub use esker_format::rocksdb::prefix::PrefixExtractor;
 pub use esker_log::scan::RecoveryMode;
 pub use esker_log::{Error, ErrorKind, Result};

@@ -186,9 +186,10 @@ impl Store {
 
     /// See [`Db::iter_cf`](crate::Db::iter_cf).
     pub(crate) fn iter(self: &Arc<Self>, family: &Arc<Family>, options: &ReadOptions) -> Result<DbIterator> {
-        let (view, sequence) = self.moment(family, options)?;
+        let options = options.bounded(family.order)?;
+        let (view, sequence) = self.moment(family, &options)?;
         let store = Arc::downgrade(self);
-        Ok(DbIterator::new(store, family.clone(), view, sequence, options, self.blobs.clone(), self.aide.clone()))
+        Ok(DbIterator::new(store, family.clone(), view, sequence, &options, self.blobs.clone(), self.aide.clone()))
     }
 
     /// See [`Db::count_cf`](crate::Db::count_cf).

@@ -423,7 +423,8 @@ impl Transaction {
     /// # Errors
     /// As [`Db::iter_cf`].
     pub fn iter_cf(&self, family: &ColumnFamily, options: &ReadOptions) -> Result<TransactionIterator<'_>> {
-        let reading = ReadOptions { snapshot: self.reading.snapshot.clone(), ..options.clone() };
+        let options = options.bounded(family.0.order)?.into_owned();
+        let reading = ReadOptions { snapshot: self.reading.snapshot.clone(), ..options };
         let store = self.db.iter_cf(family, &reading)?;
         let written = self.touched.get(&family.id()).map(|of| &of.written);
         let bounds = (reading.lower_bound, reading.upper_bound);

@@ -3,13 +3,14 @@
 pub use esker_db::{AsideReason, DbRepair, LostKey, PutAside};
 pub use esker_db::{BackupInfo, Backups, NewBackup};
 pub use esker_db::{
-    BlobFileUse, BlobPartition, BulkLoad, BytesXorOperator, Cache, CacheStats, Change, ChangedFile, Check,
-    CheckProgress, ColumnFamily, CompactionFilter, Copied, CopyProgress, Db, DbIterator, Entries, Event, EventKind,
-    FamilyOptions, FamilyStats, FileChanges, FilterCandidate, FilterDecision, IngestOptions, Ingested, Job, JobKind,
-    LevelStats, Listener, Loaded, MaxOperator, MemoryStats, MergeOperator, OnDisk, Options, PinnedSlice, PutOperator,
-    ReadOptions, ReclaimMode, ReclaimPlan, Reclaimed, Recovery, Separation, Snapshot, SstFileInfo, SstFileWriter,
-    Stats, StringAppendOperator, Transaction, TransactionIterator, TransactionOptions, TtlFamily, TtlIterator,
-    UInt64AddOperator, WaitCause, WithoutCurrent, WriteBatch, WriteOptions, Written,
+    BlobFileUse, BlobPartition, BulkLoad, BytesXorOperator, BytewiseComparator, Cache, CacheStats, Change, ChangedFile,
+    Check, CheckProgress, ColumnFamily, CompactionFilter, Comparator, Copied, CopyProgress, Db, DbIterator, Entries,
+    Event, EventKind, FamilyOptions, FamilyStats, FileChanges, FilterCandidate, FilterDecision, IngestOptions,
+    Ingested, Job, JobKind, LevelStats, Listener, Loaded, MaxOperator, MemoryStats, MergeOperator, OnDisk, Options,
+    PinnedSlice, PutOperator, ReadOptions, ReclaimMode, ReclaimPlan, Reclaimed, Recovery, ReverseBytewiseComparator,
+    Separation, Snapshot, SstFileInfo, SstFileWriter, Stats, StringAppendOperator, Transaction, TransactionIterator,
+    TransactionOptions, TtlFamily, TtlIterator, UInt64AddOperator, WaitCause, WithoutCurrent, WriteBatch, WriteOptions,
+    Written,
 };
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, PrefixExtractor, RecoveryMode, Result};
 

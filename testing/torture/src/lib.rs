@@ -14,6 +14,7 @@ pub mod model;
 pub mod noise;
 pub mod numbered;
 pub mod options;
+pub mod orders;
 pub mod raft;
 pub mod reads;
 pub mod workload;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use esker::{ColumnFamily, Db, MergeOperator, ReadOptions, Result};
 
+use crate::orders::is_within;
+
 /// Key and value of one column family.
 pub type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -34,7 +36,7 @@ impl Op {
     /// Whether it is about this key.
     pub fn touches(&self, family: &String, key: &Vec<u8>) -> bool {
         match self {
-            Self::DeleteRange(of, begin, end) => of == family && (begin..end).contains(&key),
+            Self::DeleteRange(of, begin, end) => of == family && is_within(family, key, begin, end),
             op => op.place() == (family, key),
         }
     }
@@ -75,7 +77,7 @@ impl Model {
                 }
                 Op::DeleteRange(family, begin, end) => {
                     if let Some(contents) = self.families.get_mut(family) {
-                        contents.retain(|key, _| !(begin..end).contains(&key));
+                        contents.retain(|key, _| !is_within(family, key, begin, end));
                     }
                 }
             }

@@ -9,6 +9,7 @@ use esker::{
 use fastrand::Rng;
 
 use crate::model::AppendApart;
+use crate::orders::{ByLength, comparator_of};
 
 fn compression(random: &mut Rng) -> Compression {
     [Compression::None, Compression::Snappy, Compression::Lz4, Compression::Zstd][random.usize(..4)]
@@ -53,13 +54,18 @@ pub fn family(random: &mut Rng) -> FamilyOptions {
     }
 }
 
+/// The same of a family of that name, in the order that it has in every test.
+pub fn family_named(random: &mut Rng, name: &str) -> FamilyOptions {
+    FamilyOptions { comparator: comparator_of(name), ..family(random) }
+}
+
 /// Options that a family with these may have from now on.
 pub fn changed(random: &mut Rng, now: &FamilyOptions) -> FamilyOptions {
-    let (merge_operator, level_count) = (now.merge_operator.clone(), now.level_count);
+    let (merge_operator, comparator, level_count) = (now.merge_operator.clone(), now.comparator, now.level_count);
     // Half of the time what a program changes most, as the rest stays.
     let other = family(random);
     if random.bool() {
-        FamilyOptions { merge_operator, level_count, ..other }
+        FamilyOptions { merge_operator, comparator, level_count, ..other }
     } else {
         FamilyOptions { separation: other.separation, blob_compression: other.blob_compression, ..now.clone() }
     }
@@ -69,7 +75,7 @@ pub fn changed(random: &mut Rng, now: &FamilyOptions) -> FamilyOptions {
 pub fn store(random: &mut Rng, families: &[&str], background_jobs: usize) -> Options {
     Options {
         create_if_missing: true,
-        families: families.iter().map(|&name| (name.to_owned(), family(random))).collect(),
+        families: families.iter().map(|&name| (name.to_owned(), family_named(random, name))).collect(),
         background_jobs,
         cache_bytes: [0, 10_000, 1 << 20][random.usize(..3)],
         wal_bytes_max: [0, 100 << 10][random.usize(..2)],
@@ -94,5 +100,5 @@ pub fn store_anywhere(random: &mut Rng, families: &[&str], background_jobs: usiz
 
 /// The defaults, for whoever opens a store of [`store`] without the options of its families.
 pub fn known() -> Options {
-    Options { merge_operators: vec![Arc::new(AppendApart)], ..Options::default() }
+    Options { merge_operators: vec![Arc::new(AppendApart)], comparators: vec![&ByLength], ..Options::default() }
 }

@@ -6,6 +6,7 @@ use fastrand::Rng;
 use crate::crash::Promise;
 use crate::model::{Model, Op};
 use crate::noise;
+use crate::orders::comparator_of;
 
 /// One step of a workload.
 #[derive(Debug, Clone)]
@@ -50,22 +51,22 @@ fn op(random: &mut Rng, families: &[&str]) -> Op {
         0..4 => Op::Delete(family, key),
         4..7 => Op::Merge(family, key, value(random)),
         7 => {
-            let (begin, end) = range(random);
+            let (begin, end) = range(random, &family);
             Op::DeleteRange(family, begin, end)
         }
         _ => Op::Put(family, key, value(random)),
     }
 }
 
-/// From one key before another: mostly few of them, of all that [`key`] may say, at times none.
-pub fn range(random: &mut Rng) -> (Vec<u8>, Vec<u8>) {
+/// From one key of a family on and before another: mostly few of them, of all that [`key`] may say, at times none.
+pub fn range(random: &mut Rng, family: &str) -> (Vec<u8>, Vec<u8>) {
     let begin = key(random);
     let end = match random.u8(..3) {
-        0 => key(random).max(begin.clone()),
+        0 => key(random),
         1 => [&begin[..], &[0xff]].concat(),
-        _ => [begin.get(..4).unwrap_or(&begin), b"~"].concat().max(begin.clone()),
+        _ => [begin.get(..4).unwrap_or(&begin), b"~"].concat(),
     };
-    (begin, end)
+    if comparator_of(family).compare(&begin, &end).is_gt() { (end, begin) } else { (begin, end) }
 }
 
 /// One of some 60 keys: empty, short, long, with bytes of all values.

@@ -17,7 +17,7 @@ use esker_torture::{options, seeds};
 use fastrand::Rng;
 
 const FILE: &str = "backups";
-const FAMILIES: [&str; 2] = ["default", "second"];
+const FAMILIES: [&str; 2] = ["default", "reversed"];
 const SET: &str = "/backups/set";
 const TARGET: &str = "/restored/store";
 
@@ -30,8 +30,8 @@ fn scene(seed: u64, count: usize) -> (Options, Vec<Step>) {
 
 fn open(disk: &SimDisk, dir: &str, options: &Options) -> Result<Db> {
     let db = Db::open_with_env(dir, options.clone(), disk.env())?;
-    if db.column_family("second").is_none() {
-        db.create_column_family("second", options.families["second"].clone())?;
+    if db.column_family("reversed").is_none() {
+        db.create_column_family("reversed", options.families["reversed"].clone())?;
     }
     Ok(db)
 }
@@ -195,7 +195,7 @@ fn generations_beside_writers_are_one_moment() {
     };
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let second = db.column_family("second").unwrap();
+            let second = db.column_family("reversed").unwrap();
             for round in (1u64..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
                 let mut batch = WriteBatch::new();
                 batch.put("counter", round.to_be_bytes()).unwrap();
@@ -210,7 +210,7 @@ fn generations_beside_writers_are_one_moment() {
             let then = Db::open_read_only_with_env(dir_of(id), read_only(), disk.env()).unwrap();
             assert!(then.check(&mut |_| {}).unwrap().errors.is_empty());
             let rounds = count(&then, "default");
-            assert!(rounds >= least && rounds == count(&then, "second"), "{least}, {rounds}");
+            assert!(rounds >= least && rounds == count(&then, "reversed"), "{least}, {rounds}");
         }
         is_over.store(true, Ordering::Relaxed);
     });

@@ -13,10 +13,10 @@ use esker_torture::crash::disk;
 use esker_torture::hooked::{Call, Meanwhile};
 use esker_torture::model::{Model, contents};
 use esker_torture::workload::{batch, key, to_batch, value};
-use esker_torture::{each_seed, options, reads};
+use esker_torture::{each_seed, options, orders, reads};
 use fastrand::Rng;
 
-const FAMILIES: [&str; 3] = ["default", "second", "third"];
+const FAMILIES: [&str; 3] = ["default", "reversed", "by_length"];
 
 /// Handles that are kept; a new one takes the place of any.
 const HANDLES_MAX: usize = 5;
@@ -153,6 +153,7 @@ impl Run {
         let (db, family) = (self.db(), self.any_family());
         let entries: std::collections::BTreeMap<_, _> =
             (0..self.random.usize(1..20)).map(|_| (key(&mut self.random), value(&mut self.random))).collect();
+        let entries = orders::entries(family.name(), &entries);
         if self.random.bool() {
             self.files += 1;
             let path = PathBuf::from(format!("/brought-{}.sst", self.files));
@@ -179,7 +180,7 @@ impl Run {
     fn delete_files(&mut self) {
         let family = self.any_family();
         let (begin, end) = (key(&mut self.random), key(&mut self.random));
-        if begin < end {
+        if orders::comparator_of(family.name()).compare(&begin, &end).is_lt() {
             self.db().delete_files_in_range(&family, Some(&begin), Some(&end)).unwrap();
             self.model = contents(&self.db()).unwrap();
         }

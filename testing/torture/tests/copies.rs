@@ -17,7 +17,7 @@ use esker_torture::{options, seeds};
 use fastrand::Rng;
 
 const FILE: &str = "copies";
-const FAMILIES: [&str; 2] = ["default", "second"];
+const FAMILIES: [&str; 2] = ["default", "reversed"];
 const COPY: &str = "/copies/copy";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +46,8 @@ fn scene(seed: u64, count: usize) -> (Options, Vec<Step>) {
 
 fn open(disk: &SimDisk, options: &Options) -> Result<Db> {
     let db = Db::open_with_env("/store", options.clone(), disk.env())?;
-    if db.column_family("second").is_none() {
-        db.create_column_family("second", options.families["second"].clone())?;
+    if db.column_family("reversed").is_none() {
+        db.create_column_family("reversed", options.families["reversed"].clone())?;
     }
     Ok(db)
 }
@@ -138,7 +138,7 @@ fn copies_beside_writers_are_one_moment() {
         let db = open(&disk, &options).unwrap();
         let is_over = AtomicBool::new(false);
         let write = |db: &Db, writer: u64, round: u64| {
-            let second = db.column_family("second").unwrap();
+            let second = db.column_family("reversed").unwrap();
             let mut batch = WriteBatch::new();
             batch.put(format!("counter{writer}"), round.to_be_bytes()).unwrap();
             batch.put_cf(&second, format!("counter{writer}"), round.to_be_bytes()).unwrap();
@@ -171,7 +171,7 @@ fn copies_beside_writers_are_one_moment() {
                 clean(&copy, &target);
                 for (writer, least) in (0..WRITERS).zip(before) {
                     let rounds = count(&copy, "default", writer);
-                    assert_eq!(rounds, count(&copy, "second", writer), "{target}: a batch came apart");
+                    assert_eq!(rounds, count(&copy, "reversed", writer), "{target}: a batch came apart");
                     assert!(rounds >= least, "{target}: {least} were acknowledged before, {rounds} are there");
                     let mut iterator = copy.iter().unwrap();
                     iterator.seek(format!("value{writer}/")).unwrap();

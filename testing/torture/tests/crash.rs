@@ -13,7 +13,7 @@ use esker_torture::{options, seeds};
 use fastrand::Rng;
 
 const FILE: &str = "crash";
-const FAMILIES: [&str; 2] = ["default", "second"];
+const FAMILIES: [&str; 2] = ["default", "reversed"];
 
 struct Scene {
     seed: u64,
@@ -34,7 +34,7 @@ impl Scene {
     fn play(&self, disk: &SimDisk, ledger: &mut Ledger) -> esker::Result<Stats> {
         let (first, second) = self.steps.split_at(self.steps.len() / 2);
         let db = Db::open_with_env("/store", self.options.clone(), disk.env())?;
-        db.create_column_family("second", self.options.families["second"].clone())?;
+        db.create_column_family("reversed", self.options.families["reversed"].clone())?;
         run(&db, first, ledger)?;
         db.close()?;
         ledger.durable = ledger.acknowledged;
@@ -56,7 +56,7 @@ impl Scene {
 /// Opens what a crash left, twice, and compares it with what was promised.
 fn verify(disk: &SimDisk, options: &Options, ledger: &Ledger, least: usize, what: &str) {
     let mut start = Model::new();
-    start.families.insert("second".to_owned(), Default::default());
+    start.families.insert("reversed".to_owned(), Default::default());
     let mut kept = None;
     for attempt in ["first", "second"] {
         let db = match Db::open_with_env("/store", options.clone(), disk.env()) {
@@ -65,7 +65,7 @@ fn verify(disk: &SimDisk, options: &Options, ledger: &Ledger, least: usize, what
         };
         let mut found = contents(&db).unwrap_or_else(|error| panic!("{what}: reading: {error}"));
         // The creation of the family may itself have been cut off, but then nothing was written.
-        found.families.entry("second".to_owned()).or_default();
+        found.families.entry("reversed".to_owned()).or_default();
         let count = ledger.prefix(&start, &found, least).unwrap_or_else(|| {
             panic!(
                 "{what}: {attempt} open: {least} of {} batches must survive, found {:?}",

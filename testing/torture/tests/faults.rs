@@ -12,7 +12,7 @@ use esker_torture::{options, seeds};
 use fastrand::Rng;
 
 const FILE: &str = "faults";
-const FAMILIES: [&str; 2] = ["default", "second"];
+const FAMILIES: [&str; 2] = ["default", "reversed"];
 
 fn scene(seed: u64) -> (Options, Vec<Step>) {
     let mut random = Rng::with_seed(seed);
@@ -23,15 +23,15 @@ fn scene(seed: u64) -> (Options, Vec<Step>) {
 
 fn open(disk: &SimDisk, options: &Options) -> esker::Result<Db> {
     let db = Db::open_with_env("/store", options.clone(), disk.env())?;
-    if db.column_family("second").is_none() {
-        db.create_column_family("second", options.families["second"].clone())?;
+    if db.column_family("reversed").is_none() {
+        db.create_column_family("reversed", options.families["reversed"].clone())?;
     }
     Ok(db)
 }
 
 fn start() -> Model {
     let mut model = Model::new();
-    model.families.insert("second".to_owned(), Default::default());
+    model.families.insert("reversed".to_owned(), Default::default());
     model
 }
 

@@ -11,10 +11,10 @@ use esker::{
 use esker_torture::crash::may_end_writes;
 use esker_torture::model::{Model, Op, backward, contents, forward};
 use esker_torture::workload::{self, Ledger, Step, batch, key, value};
-use esker_torture::{each_seed, options, seeds};
+use esker_torture::{each_seed, options, orders, seeds};
 use fastrand::Rng;
 
-const FAMILIES: [&str; 2] = ["default", "second"];
+const FAMILIES: [&str; 2] = ["default", "reversed"];
 
 /// Keys of one file, in order; `None` deletes.
 type File = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -88,10 +88,10 @@ impl Outside {
         self.written += 1;
         let path = PathBuf::from(format!("/outside/{}.sst", self.written));
         let mut writer = SstFileWriter::create_with_env(&path, &options.families[family], self.disk.env())?;
-        for (key, value) in file {
+        for (key, value) in orders::entries(family, file) {
             match value {
-                Some(value) => writer.put(key, value)?,
-                None => writer.delete(key)?,
+                Some(value) => writer.put(&key, value)?,
+                None => writer.delete(&key)?,
             }
         }
         writer.finish()?;
@@ -115,10 +115,10 @@ fn perform(db: &Db, options: &Options, outside: &mut Outside, deed: &Deed, ledge
         }
         Deed::Load(family, file) => {
             let mut load = db.bulk_load(&db.column_family(family).unwrap())?;
-            for (key, value) in file {
+            for (key, value) in orders::entries(family, file) {
                 match value {
-                    Some(value) => load.put(key, value)?,
-                    None => load.delete(key)?,
+                    Some(value) => load.put(&key, &value)?,
+                    None => load.delete(&key)?,
                 }
             }
             assert_eq!(load.finish()?.entries, file.len() as u64);
@@ -132,15 +132,15 @@ fn perform(db: &Db, options: &Options, outside: &mut Outside, deed: &Deed, ledge
 
 fn open(disk: &SimDisk, options: &Options) -> Result<Db> {
     let db = Db::open_with_env("/store", options.clone(), disk.env())?;
-    if db.column_family("second").is_none() {
-        db.create_column_family("second", options.families["second"].clone())?;
+    if db.column_family("reversed").is_none() {
+        db.create_column_family("reversed", options.families["reversed"].clone())?;
     }
     Ok(db)
 }
 
 fn start() -> Model {
     let mut model = Model::new();
-    model.families.insert("second".to_owned(), Default::default());
+    model.families.insert("reversed".to_owned(), Default::default());
     model
 }
 
@@ -221,7 +221,7 @@ impl Run {
             let got = db.get_cf(&family, key, &options).unwrap();
             assert_eq!(got.as_deref(), expected.get(key).map(Vec::as_slice), "get of {key:?}");
         }
-        let expected: Vec<_> = expected.into_iter().collect();
+        let expected = orders::entries(name, &expected);
         assert!(forward(&db, &family, &options).unwrap() == expected, "forward");
         assert!(backward(&db, &family, &options).unwrap() == expected, "backward");
     }

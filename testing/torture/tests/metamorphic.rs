@@ -247,7 +247,7 @@ fn a_raft_log_answers_the_same_under_all_options() {
     }
 }
 
-const FAMILIES: [&str; 2] = ["default", "second"];
+const FAMILIES: [&str; 2] = ["default", "reversed"];
 
 #[derive(Debug)]
 enum DbDeed {
@@ -279,8 +279,8 @@ fn db_deeds(random: &mut Rng) -> Vec<DbDeed> {
 
 fn open_db(options: &Options, disk: &SimDisk) -> Result<Db> {
     let db = Db::open_with_env("/store", options.clone(), disk.env())?;
-    if db.column_family("second").is_none() {
-        db.create_column_family("second", options.families["second"].clone())?;
+    if db.column_family("reversed").is_none() {
+        db.create_column_family("reversed", options.families["reversed"].clone())?;
     }
     Ok(db)
 }
@@ -328,7 +328,7 @@ fn play_db(deeds: &[DbDeed], options: &Options, working: &mut Rng) -> Result<Vec
         match working.u8(..40) {
             0 => db.flush()?,
             1 => db.compact_range(&db.default_column_family(), None, None)?,
-            2 => drop(db.reclaim(&db.column_family("second").expect("made above"), 0.1)?),
+            2 => drop(db.reclaim(&db.column_family("reversed").expect("made above"), 0.1)?),
             3 if held.iter().all(Option::is_none) => {
                 db.close()?;
                 db = open_db(options, &disk)?;

@@ -10,12 +10,13 @@ use esker::{
 };
 use esker_torture::crash::{FAULTS, Tally, disk, images};
 use esker_torture::model::{Contents, Model, Op, backward, contents, forward};
+use esker_torture::orders::{self, comparator_of};
 use esker_torture::reads::{self, Entries};
 use esker_torture::workload::{Ledger, batch, key, may_transact, range, to_batch, value};
 use esker_torture::{each_seed, options};
 use fastrand::Rng;
 
-const FAMILIES: [&str; 3] = ["default", "second", "third"];
+const FAMILIES: [&str; 3] = ["default", "reversed", "by_length"];
 
 struct Run<'a> {
     tally: &'a Tally,
@@ -29,7 +30,8 @@ struct Run<'a> {
     start: Model,
     ledger: Ledger,
     snapshots: Vec<(Snapshot, Model)>,
-    iterators: Vec<(DbIterator, Entries)>,
+    /// With the names of their families.
+    iterators: Vec<(String, DbIterator, Entries)>,
     reader: Option<Db>,
     /// Files and copies that were made.
     made: u32,
@@ -192,12 +194,12 @@ impl<'a> Run<'a> {
             let mut file = SstFileWriter::create_with_env(&path, &family.options(), self.disk.env()).unwrap();
             let name = || family.name().to_owned();
             if self.random.u8(..3) == 0 {
-                let (begin, end) = range(&mut self.random);
+                let (begin, end) = range(&mut self.random, family.name());
                 file.delete_range(&begin, &end).unwrap();
                 taken.push(Op::DeleteRange(name(), begin, end));
             }
             let keys: Contents = (0..5).map(|_| (key(&mut self.random), value(&mut self.random))).collect();
-            for (key, value) in keys {
+            for (key, value) in orders::entries(family.name(), &keys) {
                 taken.push(
                     match self.random.u8(..4) {
                         0 => file.delete(&key).map(|()| Op::Delete(name(), key)),
@@ -221,7 +223,7 @@ impl<'a> Run<'a> {
         let mut load = self.db().bulk_load(&family).unwrap();
         let keys: Contents = (0..8).map(|_| (key(&mut self.random), value(&mut self.random))).collect();
         let mut loaded = Vec::new();
-        for (key, value) in keys {
+        for (key, value) in orders::entries(family.name(), &keys) {
             load.put(&key, &value).unwrap();
             loaded.push(Op::Put(family.name().to_owned(), key, value));
         }
@@ -263,16 +265,19 @@ impl<'a> Run<'a> {
         if self.iterators.len() < 3 && self.random.bool() {
             let family = self.any_family();
             let (options, expected) = self.a_moment(&family);
-            let expected: Entries = expected.into_iter().collect();
+            let expected = orders::entries(family.name(), &expected);
             assert!(forward(&self.db(), &family, &options).unwrap() == expected, "forward");
             assert!(backward(&self.db(), &family, &options).unwrap() == expected, "backward");
-            self.iterators.push((self.db().iter_cf(&family, &options).unwrap(), expected));
+            let iterator = self.db().iter_cf(&family, &options).unwrap();
+            self.iterators.push((family.name().to_owned(), iterator, expected));
         } else if !self.iterators.is_empty() {
             let index = self.random.usize(..self.iterators.len());
-            let (mut iterator, expected) = self.iterators.swap_remove(index);
+            let (name, mut iterator, expected) = self.iterators.swap_remove(index);
             let wanted = key(&mut self.random);
             iterator.seek(&wanted).unwrap();
-            for (key, value) in &expected[expected.partition_point(|(key, _)| *key < wanted)..] {
+            for (key, value) in
+                &expected[expected.partition_point(|(key, _)| comparator_of(&name).compare(key, &wanted).is_lt())..]
+            {
                 assert!(
                     iterator.valid() && iterator.key() == key && iterator.value().unwrap() == *value,
                     "{key:?} later"
@@ -294,7 +299,7 @@ impl<'a> Run<'a> {
 
     fn compact(&mut self) {
         let family = self.any_family();
-        let (begin, end) = range(&mut self.random);
+        let (begin, end) = range(&mut self.random, family.name());
         let is_part = self.random.bool();
         self.db().compact_range(&family, is_part.then_some(&begin[..]), is_part.then_some(&end[..])).unwrap();
     }

@@ -431,6 +431,67 @@ static void merges(void) {
   HOLDS(state.freed == 1);
 }
 
+// Short keys before long ones, or the other way round.
+static int by_length(void *sign, esker_slice a, esker_slice b) {
+  int order = a.len != b.len ? (a.len < b.len ? -1 : 1) : memcmp(a.data, b.data, a.len);
+  return *(const int *)sign * order;
+}
+
+static void orders(void) {
+  // For as long as the process runs.
+  static int sign = 1;
+  esker_db *db;
+  esker_value *value;
+  esker_family *family;
+  esker_iterator *walk;
+  esker_db_options *created = options();
+  FAILS(esker_db_options_add_comparator(created, "none", NULL, NULL), ESKER_KIND_INVALID_ARGUMENT, "function");
+  FAILS(esker_db_options_set_family(created, "default", "comparator", "by_length"), ESKER_KIND_INVALID_ARGUMENT, "ReverseBytewise");
+  MUST(esker_db_options_add_comparator(created, "by_length", &sign, by_length));
+  MUST(esker_db_options_set_family(created, "default", "comparator", "by_length"));
+  MUST(esker_db_open(in(directory, "orders"), created, &db));
+  const char *all[] = {"ccc", "a", "bb", "zz", "d"}, *sorted[] = {"a", "d", "bb", "zz", "ccc"};
+  for (size_t n = 0; n < 5; n++) MUST(esker_db_put(db, 0, NULL, T(all[n]), T("v")));
+  MUST(esker_db_flush(db, NULL));
+  MUST(esker_db_iterator(db, NULL, NULL, &walk));
+  size_t count = 0;
+  for (MUST(esker_iterator_seek_to_first(walk)); esker_iterator_valid(walk); count++) {
+    HOLDS(is(esker_iterator_key(walk), sorted[count]));
+    MUST(esker_iterator_next(walk));
+  }
+  HOLDS(count == 5);
+  esker_iterator_free(walk);
+  MUST(esker_db_delete_range(db, 0, NULL, T("b"), T("aa")));
+  FAILS(esker_db_delete_range(db, 0, NULL, T("aa"), T("z")), ESKER_KIND_INVALID_ARGUMENT, "by_length");
+  esker_read_options *prefixed = esker_read_options_create();
+  MUST(esker_read_options_set_prefix(prefixed, T("z")));
+  FAILS(esker_db_iterator(db, prefixed, NULL, &walk), ESKER_KIND_INVALID_ARGUMENT, "by_length");
+  esker_read_options_free(prefixed);
+  MUST(esker_db_close(db));
+  FAILS(esker_db_open(in(directory, "orders"), NULL, &db), ESKER_KIND_UNSUPPORTED_FORMAT, "by_length");
+
+  // Those that know it need not say again whose it is.
+  esker_db_options *known = esker_db_options_create();
+  MUST(esker_db_options_add_comparator(known, "by_length", &sign, by_length));
+  MUST(esker_db_open(in(directory, "orders"), known, &db));
+  MUST(esker_db_get(db, NULL, NULL, T("zz"), &value));
+  HOLDS(was(value, "v"));
+  esker_db_options *reversed = esker_db_options_create();
+  MUST(esker_db_options_set_family(reversed, "backward", "comparator", "rocksdb.ReverseBytewiseComparator"));
+  MUST(esker_db_create_family(db, "backward", reversed, &family));
+  MUST(esker_db_put(db, 0, family, T("a"), T("1")));
+  MUST(esker_db_put(db, 0, family, T("b"), T("2")));
+  MUST(esker_db_iterator(db, NULL, family, &walk));
+  MUST(esker_iterator_seek_to_first(walk));
+  HOLDS(is(esker_iterator_key(walk), "b"));
+  esker_iterator_free(walk);
+  esker_family_free(family);
+  MUST(esker_db_close(db));
+  esker_db_options_free(reversed);
+  esker_db_options_free(known);
+  esker_db_options_free(created);
+}
+
 // How many keys a family, or all of the default one, has.
 static uint64_t keys(const esker_db *db, const esker_family *family) {
   uint64_t count;
@@ -547,6 +608,7 @@ int main(int argc, char **argv) {
   all_of_it(db);
   MUST(esker_db_close(db));
   merges();
+  orders();
   deletions();
   sharing();
 

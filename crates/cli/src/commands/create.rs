@@ -39,7 +39,7 @@ impl Create {
         }
         if self.kind != Kind::Db && self.choices.is_any() {
             return Err(Failure::new(
-                "--separation, --min-blob-size, --merge-operator and compression are kept only in a Db",
+                "--separation, --min-blob-size, --merge-operator, --comparator and compression are kept only in a Db",
             ));
         }
         if self.kind != Kind::Cask && self.keep_versions.is_some() {

@@ -254,9 +254,10 @@ pub(super) fn check_next(order: Order, last: Option<&[u8]>, key: &[u8], value: &
     if let Some(last) = last
         && !order.is_before(last, key)
     {
+        let in_order = if order.is_bytewise() { String::new() } else { format!(" in the order {:?}", order.name()) };
         let is = if last == key { "is there twice" } else { "does not come after" };
         let reason = format!(
-            "keys must ascend: {} {is}{}",
+            "keys must ascend{in_order}: {} {is}{}",
             shown(key),
             if last == key { String::new() } else { format!(" {}", shown(last)) }
         );

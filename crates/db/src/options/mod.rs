@@ -6,6 +6,7 @@ mod orders;
 mod partition;
 mod persist;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use esker_format::checksum::ChecksumKind;
 use esker_format::compression::Compression;
 use esker_format::limits;
-use esker_format::rocksdb::order::{BytewiseComparator, Comparator};
+use esker_format::rocksdb::order::{BytewiseComparator, Comparator, Order};
 use esker_format::rocksdb::prefix::{self, PrefixExtractor};
 use esker_log::scan::RecoveryMode;
 
@@ -690,6 +691,10 @@ pub struct ReadOptions {
     /// Iterators end before this key. Default `None`.
     pub upper_bound: Option<Vec<u8>>,
 
+    /// Iterators show only keys that begin with this, within the bounds. Default `None`. For families whose keys lie by their bytes: in those of another
+    /// [comparator](FamilyOptions::comparator) such keys need not lie together, and it is `InvalidArgument`.
+    pub prefix: Option<Vec<u8>>,
+
     /// How much of separated values an iterator reads before it is asked for them, in bytes. Default 1 MiB; 0 reads
     /// nothing ahead. Reading begins with two values once one was asked for, doubles up to 64 while they are wanted,
     /// and neighbours are read together. More keeps a device busier and takes as much memory for each iterator.
@@ -700,25 +705,63 @@ pub struct ReadOptions {
 }
 
 impl ReadOptions {
-    /// The same for the keys that begin with `prefix`, in a family whose keys lie by their bytes: both bounds are replaced. With another
-    /// [comparator](FamilyOptions::comparator), such keys need not lie together: set bounds that fit it.
+    /// The same for the keys that begin with `prefix`. See [`prefix`](Self::prefix).
     #[must_use]
     pub fn with_prefix(self, prefix: impl AsRef<[u8]>) -> Self {
-        let prefix = prefix.as_ref();
-        Self { lower_bound: Some(prefix.to_vec()), upper_bound: prefix::successor(prefix), ..self }
+        Self { prefix: Some(prefix.as_ref().to_vec()), ..self }
+    }
+
+    /// The same for keys in `order`, with bounds alone.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a prefix where bounds cannot say it.
+    pub(crate) fn bounded(&self, order: Order) -> Result<Cow<'_, Self>> {
+        let Some(prefix) = &self.prefix else { return Ok(Cow::Borrowed(self)) };
+        if !order.is_bytewise() {
+            let name = order.name();
+            let reason =
+                format!("keys with one prefix need not lie together in the order {name:?}; set bounds that fit it");
+            return Err(Error::invalid_argument(reason));
+        }
+        let lower_bound = self.lower_bound.clone().max(Some(prefix.clone()));
+        let upper_bound = match (prefix::successor(prefix), self.upper_bound.clone()) {
+            (Some(end), Some(upper)) => Some(end.min(upper)),
+            (end, upper) => end.or(upper),
+        };
+        Ok(Cow::Owned(Self { lower_bound, upper_bound, prefix: None, ..self.clone() }))
     }
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
         let (lower_bound, upper_bound) = (None, None);
-        Self { snapshot: None, fill_cache: true, lower_bound, upper_bound, look_ahead_bytes: MIB }
+        Self { snapshot: None, fill_cache: true, lower_bound, upper_bound, prefix: None, look_ahead_bytes: MIB }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_prefix_and_bounds_hold_together() {
+        let some = |key: &[u8]| (!key.is_empty()).then(|| key.to_vec());
+        let bounded = |prefix: &[u8], lower: &[u8], upper: &[u8]| {
+            let options = ReadOptions { lower_bound: some(lower), upper_bound: some(upper), ..ReadOptions::default() };
+            let bounded = options.with_prefix(prefix).bounded(Order::BYTEWISE).unwrap().into_owned();
+            (bounded.lower_bound, bounded.upper_bound, bounded.prefix)
+        };
+        assert_eq!(bounded(b"", b"", b""), (Some(Vec::new()), None, None));
+        assert_eq!(bounded(b"a", b"", b""), (some(b"a"), some(b"b"), None));
+        assert_eq!(bounded(b"a", b"ab", b"ac"), (some(b"ab"), some(b"ac"), None));
+        assert_eq!(bounded(b"b", b"a", b"c\xff"), (some(b"b"), some(b"c"), None));
+        assert_eq!(bounded(b"\xff\xff", b"", b""), (some(b"\xff\xff"), None, None));
+        assert_eq!(bounded(b"a\xff", b"", b""), (some(b"a\xff"), some(b"b"), None));
+        let reversed = Order::new(&crate::ReverseBytewiseComparator);
+        let error = ReadOptions::default().with_prefix("a").bounded(reversed).unwrap_err();
+        assert!(error.to_string().contains("rocksdb.ReverseBytewiseComparator"), "{error}");
+        assert!(ReadOptions::default().bounded(reversed).is_ok());
+    }
 
     #[test]
     fn defaults_are_in_range() {

@@ -82,6 +82,7 @@ impl Store {
         if !(1..=PARTS_MAX).contains(&parts) {
             return Err(Error::invalid_argument(format!("{parts} parts, must be in 1..={PARTS_MAX}")));
         }
+        let options = &*options.bounded(family.order)?;
         let (view, sequence) = self.moment(family, options)?;
         let mut lower = options.lower_bound.clone();
         let tables = view.version.tables().map(|(_, table)| table);

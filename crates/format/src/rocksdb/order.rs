@@ -40,6 +40,14 @@ pub trait Comparator: Send + Sync {
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
 }
 
+impl dyn Comparator {
+    /// RocksDB's own of that name, as OPTIONS files have it; `None` if there is none.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        let of_rocksdb: [&'static Self; 2] = [&BytewiseComparator, &ReverseBytewiseComparator];
+        of_rocksdb.into_iter().find(|comparator| comparator.name() == name)
+    }
+}
+
 impl fmt::Debug for dyn Comparator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Comparator({})", self.name())

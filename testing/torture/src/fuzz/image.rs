@@ -18,6 +18,7 @@ use esker_format::raft::{crc32, file_name};
 use esker_format::rocksdb::blob::{BlobFooter, BlobRecordHeader};
 use esker_format::rocksdb::block::{BlockLayout, IndexCursor};
 use esker_format::rocksdb::log::{Fragment, next_fragment};
+use esker_format::rocksdb::order::Order;
 use esker_format::rocksdb::table::{BlockChecksum, BlockHandle, Footer, MetaIndex, TableProperties};
 
 /// Bytes of an edit.
@@ -271,7 +272,7 @@ pub(super) fn table_blocks(bytes: &[u8]) -> Option<(Footer, Vec<Block>)> {
     let meta = MetaIndex::decode(&blocks[0].1).ok()?;
     let properties = TableProperties::decode(&read(meta.get("rocksdb.properties")?)?.1).ok()?;
     let index = blocks[1].1.clone();
-    let mut cursor = IndexCursor::new(BlockLayout::parse(&index).ok()?, properties.index_format());
+    let mut cursor = IndexCursor::new(BlockLayout::parse(&index).ok()?, properties.index_format(Order::BYTEWISE));
     cursor.seek_to_first(&index).ok()?;
     while cursor.valid() {
         blocks.push(read(cursor.handle(&index).ok()?)?);

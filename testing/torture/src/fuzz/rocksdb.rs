@@ -7,6 +7,7 @@ use esker_format::rocksdb::internal_key::{self, InternalKey, SequenceNumber, Val
 use esker_format::rocksdb::log::{self, Framer, Reader};
 use esker_format::rocksdb::log_note::LogNote;
 use esker_format::rocksdb::options_file::{self, OptionsFile};
+use esker_format::rocksdb::order::{Order, ReverseBytewiseComparator};
 use esker_format::rocksdb::prefix::PrefixExtractor;
 use esker_format::rocksdb::version_edit::VersionEdit;
 use esker_format::rocksdb::write_batch::{self, WriteBatch};
@@ -95,18 +96,16 @@ pub(super) fn internal_key(bytes: &[u8]) {
     let _ = InternalKey::decode(bytes).map(|key| assert!(key.user_key.len() + 8 == bytes.len()));
     let middle = bytes.first().map_or(0, |&first| usize::from(first) % bytes.len());
     let (a, b) = bytes.split_at(middle);
-    assert_eq!(internal_key::compare(a, b), internal_key::compare(b, a).reverse());
-    let separator = internal_key::shortest_user_separator(a, b);
-    assert!(separator.as_slice() >= a && (a >= b || separator.as_slice() < b), "{a:?} {separator:?} {b:?}");
-    assert!(internal_key::short_user_successor(a).as_slice() >= a);
-    let number = SequenceNumber::new(b.len() as u64);
-    let (low, high) = (internal_key::lookup(a, number), internal_key::lookup(b, number));
-    if internal_key::compare(&low, &high).is_lt() {
-        let between = internal_key::shortest_separator(&low, &high);
-        assert!(internal_key::compare(&low, &between).is_le() && internal_key::compare(&between, &high).is_lt());
+    for order in [Order::BYTEWISE, Order::new(&ReverseBytewiseComparator)] {
+        assert_eq!(order.compare_internal(a, b), order.compare_internal(b, a).reverse());
+        let number = SequenceNumber::new(b.len() as u64);
+        let (low, high) = (internal_key::lookup(a, number), internal_key::lookup(b, number));
+        if order.compare_internal(&low, &high).is_lt() {
+            let between = order.shortest_separator(&low, &high);
+            assert!(order.compare_internal(&low, &between).is_le() && order.compare_internal(&between, &high).is_lt());
+        }
+        assert!(order.compare_internal(&low, &order.shortest_successor(&low)).is_le());
     }
-    let last = internal_key::shortest_successor(&low);
-    assert!(internal_key::compare(&low, &last).is_le());
 }
 
 /// What decodes is encoded to what decodes alike.

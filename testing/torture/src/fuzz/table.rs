@@ -5,7 +5,7 @@ use esker_format::compression::Compression;
 use esker_format::rocksdb::block::{
     BlockBuilder, BlockCursor, BlockDirectory, BlockLayout, IndexCursor, IndexFormat, KeyOrder, put_together,
 };
-use esker_format::rocksdb::internal_key;
+use esker_format::rocksdb::order::{Order, ReverseBytewiseComparator};
 use esker_format::rocksdb::table::{BlockHandle, FOOTER_BYTES, Footer, MetaIndex, TableProperties};
 use esker_format::rocksdb::{blob_refs, filter};
 
@@ -32,7 +32,8 @@ pub(super) fn block(bytes: &[u8]) {
         steps += 1;
         back = cursor.prev(block);
     }
-    for order in [KeyOrder::Internal, KeyOrder::Bytes] {
+    let orders = [Order::BYTEWISE, Order::new(&ReverseBytewiseComparator)];
+    for order in orders.into_iter().flat_map(|order| [KeyOrder::Internal(order), KeyOrder::User(order)]) {
         let _ = cursor.seek(block, target, order);
         let _ = (cursor.prev(block), cursor.next(block));
         let _ = cursor.seek_within(block, target, order, 1..usize::from(target.first().copied().unwrap_or(0)));
@@ -52,8 +53,8 @@ pub(super) fn block(bytes: &[u8]) {
 /// A search with the directory ends where one without it does.
 fn search_alike(mut entries: Vec<(Vec<u8>, Vec<u8>)>, target: &[u8], interval: usize) {
     entries.retain(|(key, _)| key.len() >= 8);
-    entries.sort_by(|(a, _), (b, _)| internal_key::compare(a, b));
-    entries.dedup_by(|(a, _), (b, _)| internal_key::compare(a, b).is_eq());
+    entries.sort_by(|(a, _), (b, _)| Order::BYTEWISE.compare_internal(a, b));
+    entries.dedup_by(|(a, _), (b, _)| Order::BYTEWISE.compare_internal(a, b).is_eq());
     let mut builder = BlockBuilder::new(interval);
     entries.iter().for_each(|(key, value)| builder.add(key, value));
     let block = builder.finish();
@@ -63,7 +64,7 @@ fn search_alike(mut entries: Vec<(Vec<u8>, Vec<u8>)>, target: &[u8], interval: u
     for target in targets.filter(|target| target.len() >= 8) {
         let (mut with, mut without) = (BlockCursor::new(layout), BlockCursor::new(layout));
         with.seek_with(&directory, block, target).expect("and is searched");
-        without.seek(block, target, KeyOrder::Internal).expect("in both ways");
+        without.seek(block, target, KeyOrder::Internal(Order::BYTEWISE)).expect("in both ways");
         assert!(with.valid() == without.valid() && (!with.valid() || with.key() == without.key()), "{target:?}");
     }
 }
@@ -81,13 +82,17 @@ fn build_again(entries: &[(Vec<u8>, Vec<u8>)], interval: usize) {
     assert!(!cursor.valid());
 }
 
-/// The same for an index, in each of its eight formats.
+/// The same for an index, in each of its eight formats and two orders.
 pub(super) fn index_block(bytes: &[u8]) {
     let Some((&format, rest)) = bytes.split_first() else { return };
     let (target, block) = rest.split_at(rest.len().min(12));
     let Ok(layout) = BlockLayout::parse(block) else { return };
-    let format =
-        IndexFormat { delta_encoded: format & 1 != 0, user_keys: format & 2 != 0, first_keys: format & 4 != 0 };
+    let format = IndexFormat {
+        delta_encoded: format & 1 != 0,
+        user_keys: format & 2 != 0,
+        first_keys: format & 4 != 0,
+        order: if format & 8 != 0 { Order::new(&ReverseBytewiseComparator) } else { Order::BYTEWISE },
+    };
     let mut cursor = IndexCursor::new(layout, format);
     let mut steps = 0;
     let mut walked = cursor.seek_to_first(block);
@@ -171,7 +176,7 @@ pub(super) fn meta_blocks(bytes: &[u8]) {
     if let Ok(properties) = TableProperties::decode(bytes) {
         let again = TableProperties::decode(&properties.encode()).expect("what was decoded is encoded");
         assert_eq!(again.entries(), properties.entries());
-        let _ = (properties.index_type(), properties.index_format(), properties.has_whole_key_filter());
+        let _ = (properties.index_type(), properties.index_format(Order::BYTEWISE), properties.has_whole_key_filter());
         let _ = (properties.external_version(), properties.timestamps_were_cut());
     }
     let _ = TableProperties::external_sequence_range(bytes).map(|range| assert!(range.end <= bytes.len()));

@@ -18,7 +18,7 @@ fn a_store_without_damage_stays_what_it_is() {
         let is_closed = seed % 2 == 0;
         let scene = Scene::new(seed, 120, is_closed);
         let disk = scene.again();
-        for round in ["first", "second"] {
+        for round in ["first", "reversed"] {
             let what = format!("seed {seed}, {round}");
             let before = disk.after_process_death();
             let report = scene.repair(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -60,7 +60,7 @@ fn any_flipped_bit_is_mended_or_told() {
                 assert_nothing_is_thrown_away(&before, &scene.files(), &disk, &what);
                 let mut found = scene_contents(&scene, &disk, &what);
                 if let Some(nameless) = found.families.remove("repaired-1") {
-                    found.families.insert("second".to_owned(), nameless);
+                    found.families.insert("reversed".to_owned(), nameless);
                 }
                 for (family, pairs) in &found.families {
                     for (key, value) in pairs {

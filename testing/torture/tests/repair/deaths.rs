@@ -255,7 +255,7 @@ fn a_repair_that_died_and_whose_manifest_is_damaged_can_be_run_again() {
             let mut found = scene_contents(&scene, &disk, &what);
             // Its name may have been in the edit that is lost.
             if let Some(nameless) = found.families.remove("repaired-1") {
-                found.families.insert("second".to_owned(), nameless);
+                found.families.insert("reversed".to_owned(), nameless);
             }
             assert!(found == expected, "{what}");
         }

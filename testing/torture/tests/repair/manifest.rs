@@ -42,10 +42,10 @@ fn a_lost_manifest_is_made_again() {
             assert_eq!(report.lost_blocks + report.lost_values + report.lost_log_bytes, 0, "{what}: {report:?}");
             let mut expected = scene.expected.clone();
             // Only the manifest knows a family without entries, or its name if that is nowhere else.
-            expected.families.entry("second".to_owned()).or_default();
+            expected.families.entry("reversed".to_owned()).or_default();
             let mut found = scene_contents(&scene, &disk, &what);
             if let Some(nameless) = found.families.remove("repaired-1") {
-                found.families.insert("second".to_owned(), nameless);
+                found.families.insert("reversed".to_owned(), nameless);
             }
             assert!(found == expected, "{what}");
         }
@@ -68,10 +68,10 @@ fn a_manifest_that_ends_early_without_a_trace_is_not_believed() {
             let what = format!("seed {seed}, {end} of {} bytes", bytes.len());
             let report = scene.repair(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
             let mut expected = scene.expected.clone();
-            expected.families.entry("second".to_owned()).or_default();
+            expected.families.entry("reversed".to_owned()).or_default();
             let mut found = scene_contents(&scene, &disk, &what);
             if let Some(nameless) = found.families.remove("repaired-1") {
-                found.families.insert("second".to_owned(), nameless);
+                found.families.insert("reversed".to_owned(), nameless);
             }
             if found != expected {
                 let is_kept = |file: &PutAside| {

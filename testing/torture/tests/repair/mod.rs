@@ -25,7 +25,7 @@ use esker_torture::options;
 use esker_torture::workload::{Ledger, Step, run, steps};
 use fastrand::Rng;
 
-const FAMILIES: [&str; 2] = ["default", "second"];
+const FAMILIES: [&str; 2] = ["default", "reversed"];
 
 /// A store that somebody left, and what was in it.
 struct Scene {
@@ -40,8 +40,8 @@ struct Scene {
 
 fn open(disk: &SimDisk, options: &Options) -> Result<Db> {
     let db = Db::open_with_env("/store", options.clone(), disk.env())?;
-    if db.column_family("second").is_none() {
-        db.create_column_family("second", options.families["second"].clone())?;
+    if db.column_family("reversed").is_none() {
+        db.create_column_family("reversed", options.families["reversed"].clone())?;
     }
     Ok(db)
 }
@@ -144,7 +144,7 @@ impl Scene {
         let check = db.check(&mut |_| {}).unwrap();
         assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
         let mut found = contents(&db).unwrap_or_else(|error| panic!("{what}: {error}"));
-        found.families.entry("second".to_owned()).or_default();
+        found.families.entry("reversed".to_owned()).or_default();
         for (family, pairs) in &found.families {
             for (key, value) in pairs {
                 assert!(self.may_be(family, key, value), "{what}: {family} has a value of {key:?} that nobody wrote");
@@ -202,7 +202,7 @@ fn assert_nothing_is_thrown_away(before: &SimDisk, files: &[PathBuf], after: &Si
 fn scene_contents(scene: &Scene, disk: &SimDisk, what: &str) -> Model {
     let mut options = scene.options.clone();
     // With its name it lost its merge operator, which both families may have.
-    options.families.insert("repaired-1".to_owned(), scene.options.families["second"].clone());
+    options.families.insert("repaired-1".to_owned(), scene.options.families["reversed"].clone());
     let db = Db::open_with_env("/store", options, disk.env()).unwrap_or_else(|e| panic!("{what}: {e}"));
     let check = db.check(&mut |_| {}).unwrap();
     assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
@@ -217,7 +217,7 @@ fn scene_contents(scene: &Scene, disk: &SimDisk, what: &str) -> Model {
         }
     }
     if !found.families.contains_key("repaired-1") {
-        found.families.entry("second".to_owned()).or_default();
+        found.families.entry("reversed".to_owned()).or_default();
     }
     found
 }

@@ -4,6 +4,7 @@ use esker_format::DecodeError;
 use esker_format::compression::Dictionary;
 use esker_format::rocksdb::block::{BlockCursor, BlockLayout, IndexCursor, IndexFormat, put_together};
 use esker_format::rocksdb::internal_key::{InternalKey, ValueKind};
+use esker_format::rocksdb::order::Order;
 use esker_format::rocksdb::table::{
     BlockChecksum, BlockHandle, COMPRESSION_DICTIONARY, FOOTER_BYTES, Footer, INDEX, IndexType, MetaIndex, PROPERTIES,
     RANGE_DELETIONS, TableProperties, unpack,
@@ -93,7 +94,8 @@ impl Blocks<'_> {
 
     fn properties(&mut self, handle: BlockHandle, report: &mut Report<'_>) -> Result<(), Failure> {
         let Some(properties) = self.decode(handle, report, TableProperties::decode)? else { return Ok(()) };
-        self.index_format = properties.index_format();
+        // Nothing is searched for.
+        self.index_format = properties.index_format(Order::BYTEWISE);
         match properties.index_type() {
             Ok(index_type) => self.is_two_level = index_type == IndexType::TwoLevel,
             Err(error) => report.damage(handle.offset, &in_block(error))?,
