@@ -45,7 +45,7 @@ pub(crate) use self::pointers::has_lost_sector;
 pub(crate) use self::tables::check_place;
 use crate::counters::Counters;
 use crate::family::{Family, Generation, View};
-use crate::options::{FamilyOptions, Options, OptionsInFile, comparator_named};
+use crate::options::{FamilyOptions, Options, OptionsInFile, Orders};
 use crate::reclaim::Trash;
 use crate::store::{Installer, Parts, Store, check_next_file};
 use crate::version::{
@@ -518,17 +518,18 @@ fn default_order(options: &Options) -> Order {
 
 /// What the caller says of a family; else what the store's OPTIONS file says; else the defaults.
 fn family_options(options: &Options, in_file: &OptionsInFile, family: &RecoveredFamily) -> Result<FamilyOptions> {
-    let comparator = comparator_named(&family.comparator, options)?;
+    let is = if family.comparator.is_empty() { Order::BYTEWISE.name() } else { &family.comparator };
     match options.families.get(&family.name) {
-        Some(given) if given.comparator.name() == comparator.name() => Ok(given.clone()),
+        Some(given) if given.comparator.name() == is => Ok(given.clone()),
         Some(given) => {
-            let (name, said, is) = (&family.name, given.comparator.name(), comparator.name());
+            let (name, said) = (&family.name, given.comparator.name());
             let reason = format!(
                 "option comparator of column family {name:?} says {said:?}, but its keys are ordered by {is:?}: name that one"
             );
             Err(Error::invalid_argument(reason))
         }
         None => {
+            let comparator = Orders::of(options).named(is)?.comparator();
             let kept = in_file.family(&family.name, &options.merge_operators);
             Ok(FamilyOptions { comparator, ..kept.unwrap_or_else(|| Ok(FamilyOptions::default()))? })
         }

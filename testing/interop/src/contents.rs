@@ -63,7 +63,8 @@ fn forward(db: &Db, family: &ColumnFamily) -> Contents {
     must("seeking the first key", iterator.seek_to_first());
     while iterator.valid() {
         let (key, value) = pair(&iterator);
-        let ascends = pairs.last().is_none_or(|(last, _)| *last < key);
+        let order = family.options().comparator;
+        let ascends = pairs.last().is_none_or(|(last, _)| order.compare(last, &key).is_lt());
         assert!(ascends, "the scan of {} does not ascend at {}", family.name(), hex(&key));
         pairs.push((key, value));
         must("going on", iterator.next());

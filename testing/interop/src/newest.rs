@@ -1,7 +1,9 @@
 //! RocksDB's newest release, as a library: stores under options that Debian's older tools do not know.
 
+use std::cmp::Ordering;
 use std::path::Path;
 
+use esker::{BytewiseComparator, Comparator, ReverseBytewiseComparator};
 use rocksdb::{
     ColumnFamilyDescriptor, DB, IteratorMode, MergeOperands, Options, ReadOptions, WriteBatch, WriteOptions,
 };
@@ -26,7 +28,7 @@ const fn case(name: &'static str, options: &'static str) -> Case {
 }
 
 /// What stores of the newest release may look like, as far as Esker reads them.
-pub const CASES: [Case; 29] = [
+pub const CASES: [Case; 31] = [
     case("defaults", ""),
     case("blobs", "enable_blob_files=true;min_blob_size=200;blob_compression_type=kLZ4Compression"),
     case(
@@ -78,6 +80,8 @@ pub const CASES: [Case; 29] = [
         "compression=kLZ4Compression;compression_opts={max_dict_bytes=4096;enabled=true};bottommost_compression=kLZ4Compression;\
          bottommost_compression_opts={max_dict_bytes=2048;enabled=true};block_based_table_factory={block_size=512}",
     ),
+    case("backward", "comparator=rocksdb.ReverseBytewiseComparator;block_based_table_factory={block_size=512}"),
+    case("in an order of its own", "block_based_table_factory={block_size=512}"),
     case("universal", "compaction_style=kCompactionStyleUniversal"),
     case(
         "told in the manifest",
@@ -99,6 +103,33 @@ pub const CASES: [Case; 29] = [
     ),
 ];
 
+/// Short keys before long ones, those of a length backward.
+struct ByLength;
+
+impl Comparator for ByLength {
+    fn name(&self) -> &str {
+        "interop.ByLength"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.len().cmp(&b.len()).then_with(|| b.cmp(a))
+    }
+}
+
+/// The order of the keys of such a store.
+pub fn comparator(case: &Case) -> &'static dyn Comparator {
+    match case.name {
+        "backward" => &ReverseBytewiseComparator,
+        "in an order of its own" => &ByLength,
+        _ => &BytewiseComparator,
+    }
+}
+
+/// How Esker opens any of them.
+pub fn known() -> esker::Options {
+    esker::Options { comparators: vec![&ByLength], ..esker::Options::default() }
+}
+
 /// Options of the case for a store small enough that a few hundred KiB make several levels.
 #[track_caller]
 pub fn options(case: &Case) -> Options {
@@ -112,6 +143,9 @@ pub fn options(case: &Case) -> Options {
     // In every table.
     let options = format!("db_host_id=a_host;{}", case.options);
     let mut made = must(case.name, small.get_options_from_string(options));
+    if comparator(case).name() == ByLength.name() {
+        made.set_comparator(ByLength.name(), Box::new(|a, b| ByLength.compare(a, b)));
+    }
     // Under the name and with the meaning of Esker's own.
     made.set_merge_operator_associative("StringAppendOperator", |_, had, operands: &MergeOperands| {
         let parts: Vec<&[u8]> = had.into_iter().chain(operands).collect();
@@ -157,9 +191,10 @@ pub fn write(
                 contents.remove(&key);
             }
             1 if numbers.below(3) == 0 => {
-                let (begin, end) = numbers.range();
+                let order = comparator(case);
+                let (begin, end) = numbers.range(order);
                 must("deleting a range", db.delete_range_cf(family, &begin, &end));
-                contents.retain(|key, _| *key < begin || *key >= end);
+                contents.retain(|key, _| order.compare(key, &begin).is_lt() || order.compare(key, &end).is_ge());
             }
             2 => {
                 let mut batch = WriteBatch::default();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use esker::{
-    ChecksumKind, ColumnFamily, Compression, Db, FamilyOptions, Options, ReadOptions, Separation, StringAppendOperator,
-    WriteBatch, WriteOptions,
+    ChecksumKind, ColumnFamily, Comparator, Compression, Db, FamilyOptions, Options, ReadOptions, Separation,
+    StringAppendOperator, WriteBatch, WriteOptions,
 };
 
 use crate::contents::{Contents, Families, family, must};
@@ -85,14 +85,15 @@ impl Numbers {
         }
     }
 
-    /// From one key before another: mostly some that are neighbours, at times any.
-    pub fn range(&mut self) -> (Vec<u8>, Vec<u8>) {
-        if self.below(4) == 0 {
-            let (one, other) = (self.key(), self.key());
-            return (one.clone().min(other.clone()), one.max(other));
-        }
-        let begin = self.below(600);
-        (format!("key/{begin:08}").into_bytes(), format!("key/{:08}", begin + 1 + self.below(30)).into_bytes())
+    /// From one key before another, in this order: mostly some that are neighbours, at times any.
+    pub fn range(&mut self, order: &dyn Comparator) -> (Vec<u8>, Vec<u8>) {
+        let (one, other) = if self.below(4) == 0 {
+            (self.key(), self.key())
+        } else {
+            let begin = self.below(600);
+            (format!("key/{begin:08}").into_bytes(), format!("key/{:08}", begin + 1 + self.below(30)).into_bytes())
+        };
+        if order.compare(&one, &other).is_gt() { (other, one) } else { (one, other) }
     }
 
     /// The size of a value: mostly small, some above [`MIN_BLOB_BYTES`], a few above one block of the log.
@@ -131,9 +132,10 @@ pub fn write(db: &Db, expected: &mut Families, numbers: &mut Numbers, count: usi
                 contents.remove(&key);
             }
             5 if numbers.below(4) == 0 => {
-                let (begin, end) = numbers.range();
+                let order = target.options().comparator;
+                let (begin, end) = numbers.range(order);
                 must("deleting a range", db.delete_range_cf(&target, &begin, &end, &options));
-                contents.retain(|key, _| *key < begin || *key >= end);
+                contents.retain(|key, _| order.compare(key, &begin).is_lt() || order.compare(key, &end).is_ge());
             }
             3 | 4 if target.options().merge_operator.is_some() => {
                 let key = numbers.key();

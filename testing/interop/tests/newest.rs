@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker::{Compression, Db, FamilyOptions, IngestOptions, Options, SstFileWriter};
+use esker::{Compression, Db, FamilyOptions, IngestOptions, SstFileWriter};
 use esker_format::DecodeError;
 use esker_format::rocksdb::table::{
     BlockHandle, COMPRESSION_DICTIONARY, FOOTER_BYTES, Footer, INDEX, IndexType, MetaIndex, PROPERTIES, TRAILER_BYTES,
@@ -17,14 +17,14 @@ use esker_interop::workload::{self, Numbers};
 fn assert_round_trip(store: &Path, case: &Case, mut expected: Families) {
     let name = case.name;
     let before = directory::bytes(store);
-    let reader = must(&format!("{name}: opening read-only"), Db::open_read_only(store, Options::default()));
+    let reader = must(&format!("{name}: opening read-only"), Db::open_read_only(store, newest::known()));
     assert_esker_holds(&reader, &expected);
     drop(reader);
     directory::assert_unchanged(&before, &directory::bytes(store));
 
     let mut numbers = Numbers::new(13);
     for _ in 0..2 {
-        let db = must(&format!("{name}: opening in place"), Db::open(store, Options::default()));
+        let db = must(&format!("{name}: opening in place"), Db::open(store, newest::known()));
         assert_esker_holds(&db, &expected);
         assert_esker_finds_no_damage(&db);
         workload::change(&db, &mut expected, &mut numbers);
@@ -42,7 +42,7 @@ fn assert_round_trip(store: &Path, case: &Case, mut expected: Families) {
         newest::write(&db, case, &mut expected, &mut numbers, 50, 2000);
         newest::assert_finds(&db, case, &expected);
     }
-    let db = must(&format!("{name}: opening again"), Db::open(store, Options::default()));
+    let db = must(&format!("{name}: opening again"), Db::open(store, newest::known()));
     assert_esker_holds(&db, &expected);
     assert_esker_finds_no_damage(&db);
 }
@@ -153,7 +153,7 @@ fn each_takes_in_what_the_other_wrote() {
         contents.insert(key, value);
     }
     must("finishing", writer.finish());
-    let db = must("opening", Db::open(&store, Options::default()));
+    let db = must("opening", Db::open(&store, newest::known()));
     must("ingesting", db.ingest(&db.default_column_family(), &[&theirs], &IngestOptions::default()));
     must("closing", db.close());
 

@@ -41,6 +41,7 @@ mod look_ahead;
 mod metamorphic;
 mod mixed;
 mod model;
+mod orders;
 mod raft_atomic;
 mod raft_beside;
 mod raft_crash;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use esker_env::metered::Need;
 use esker_env::{DirEntry, Env, FileKind, durable, open_sealed};
 use esker_format::file_name::FileName;
-use esker_format::rocksdb::internal_key::{FileNumber, InternalKey};
+use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey};
 use esker_format::rocksdb::log::{BLOCK_BYTES, Fragment, FragmentKind, log_number_tag, next_fragment};
 use esker_format::rocksdb::log_note::LogNote;
 use esker_format::rocksdb::order::Order;
@@ -438,7 +438,8 @@ fn check_order(table: &TableFile, order: Order) -> Result<()> {
         return Err(Error::corruption(path, 0, reason));
     }
     let reaches_beyond = |range: &RangeDeletion| order.is_before(table.largest(), &range.end);
-    if !order.is_bytewise() && table.table.range_deletions().iter().any(reaches_beyond) {
+    let ends_in_key = !internal_key::is_end_of_range(&table.meta.largest);
+    if ends_in_key && !order.is_bytewise() && table.table.range_deletions().iter().any(reaches_beyond) {
         let reason = format!(
             "a range deletion reaches beyond the table, and in the order {:?} no key can be named at which to cut it; compact the \
              store with the RocksDB that wrote it",

@@ -26,7 +26,7 @@ use crate::operands::MergeOperator;
 use crate::snapshot::Snapshot;
 use crate::{Error, Result};
 
-pub(crate) use orders::{Orders, comparator_named};
+pub(crate) use orders::Orders;
 pub use partition::BlobPartition;
 pub(crate) use persist::{ForeignOptions, OptionsInFile, print, wal_dir_line};
 

@@ -1,6 +1,6 @@
 //! The orders of keys that are known by their names.
 
-use esker_format::rocksdb::order::{BytewiseComparator, Comparator, Order, ReverseBytewiseComparator};
+use esker_format::rocksdb::order::{BytewiseComparator, Order, ReverseBytewiseComparator};
 
 use super::{FamilyOptions, Options};
 use crate::{Error, ErrorKind, Result};
@@ -71,9 +71,4 @@ impl FamilyOptions {
     pub(crate) fn order(&self) -> Order {
         Order::new(self.comparator)
     }
-}
-
-/// The comparator of that name, out of those that `options` and RocksDB have.
-pub(crate) fn comparator_named(name: &str, options: &Options) -> Result<&'static dyn Comparator> {
-    Ok(Orders::of(options).named(name)?.comparator())
 }

@@ -304,17 +304,12 @@ pub(crate) fn range_deletions_within(order: Order, meta: &TableMeta, all: &[Rang
     if all.is_empty() {
         return Fragments::default();
     }
-    let fragments = Fragments::of(order, all);
-    if !order.is_bytewise() {
-        // They end with it, as an open has seen: no key can be named that comes right after another.
-        return fragments;
-    }
     let mut end = internal_key::user_key(&meta.largest).to_vec();
-    if !internal_key::is_end_of_range(&meta.largest) {
-        // Its last key is of it.
+    // Where its last key is of it, the cut is behind that. In another order no key can be named that comes right behind: there, no range goes on.
+    if !internal_key::is_end_of_range(&meta.largest) && order.is_bytewise() {
         end.push(0);
     }
-    fragments.within(Some(internal_key::user_key(&meta.smallest)), Some(&end))
+    Fragments::of(order, all).within(Some(internal_key::user_key(&meta.smallest)), Some(&end))
 }
 
 /// What the manifest says of a table, with bounds as readers of the table meet them: RocksDB writes those of a file that it takes in as the
