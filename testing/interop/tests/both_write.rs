@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use esker::env::Env;
-use esker::{ChecksumKind, Compression, Db, FamilyOptions, IngestOptions, Options, SstFileWriter};
+use esker::{
+    BytewiseComparator, ChecksumKind, Comparator, Compression, Db, FamilyOptions, IngestOptions, Options,
+    ReverseBytewiseComparator, SstFileWriter,
+};
 use esker_format::rocksdb::internal_key::SequenceNumber;
 use esker_format::rocksdb::write_batch::WriteBatch;
 use esker_interop::contents::{Contents, Families, assert_esker_finds_no_damage, assert_esker_holds, must};
@@ -15,7 +18,12 @@ use esker_log::writer::LogWriter;
 const FAMILIES: [&str; 3] = [MIXED, SEPARATE, INLINE];
 
 fn create(store: &Path) -> (Db, Families) {
-    let options = workload::options(Compression::Lz4, ChecksumKind::Xxh3);
+    create_in(&BytewiseComparator, store)
+}
+
+fn create_in(comparator: &'static dyn Comparator, store: &Path) -> (Db, Families) {
+    let mut options = workload::options(Compression::Lz4, ChecksumKind::Xxh3);
+    options.families.values_mut().for_each(|family| family.comparator = comparator);
     let db = must("creating a store", Db::open(store, options.clone()));
     for name in [SEPARATE, INLINE] {
         must("creating a family", db.create_column_family(name, options.families[name].clone()));
@@ -43,9 +51,18 @@ fn rocksdb_takes_away_what_was_kept_of_the_disk() {
 
 #[test]
 fn esker_and_ldb_write_by_turns() {
+    write_by_turns(&BytewiseComparator);
+}
+
+#[test]
+fn esker_and_ldb_write_by_turns_where_keys_lie_backward() {
+    write_by_turns(&ReverseBytewiseComparator);
+}
+
+fn write_by_turns(comparator: &'static dyn Comparator) {
     let directory = must("making a directory", tempfile::tempdir());
     let store = directory.path().join("store");
-    let (db, mut expected) = create(&store);
+    let (db, mut expected) = create_in(comparator, &store);
     let mut numbers = Numbers::new(1);
     workload::write(&db, &mut expected, &mut numbers, 300);
     must("closing", db.close());
