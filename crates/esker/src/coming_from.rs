@@ -18,7 +18,7 @@
 //! | `Get`, `MultiGet`, `PinnableSlice` | [`Db::get`], [`Db::multi_get`], [`PinnedSlice`] | part of a value: [`Db::get_range`]; its length: [`Db::value_len`] |
 //! | `KeyMayExist` | [`Db::exists`] | certain, and reads no value of a blob file |
 //! | `NewIterator`, `iterate_upper_bound` | [`Db::iter`], [`ReadOptions::upper_bound`] | values are read when asked for, and ahead; in parallel: [`Db::parallel_scan`] |
-//! | `total_order_seek`, `prefix_same_as_start` | bounds: [`ReadOptions::lower_bound`] | a walk always shows all keys within its bounds; filters of prefixes are used where these allow |
+//! | `total_order_seek`, `prefix_same_as_start` | bounds: [`ReadOptions::lower_bound`], [`ReadOptions::prefix`] | a walk always shows all keys within its bounds; filters of prefixes are used where these allow |
 //! | tailing iterators | [`DbIterator::refresh`] | |
 //! | `GetSnapshot` | [`Db::snapshot`] | goes when it is dropped |
 //! | `CreateColumnFamily`, `create_missing_column_families` | [`Db::create_column_family`], [`Options::create_missing_column_families`] | all families are open, whether named or not |
@@ -29,7 +29,8 @@
 //! | `DBWithTTL` | [`Db::with_ttl`] | what has expired is not shown; a value may have a time of its own |
 //! | `CompactionFilter`, `periodic_compaction_seconds` | [`CompactionFilter`], [`FamilyOptions::periodic_compaction_seconds`] | |
 //! | `MergeOperator`, `AssociativeMergeOperator` | [`MergeOperator`] | RocksDB's own are known by name |
-//! | `Comparator`, user-defined timestamps | none | keys are compared bytewise |
+//! | `Comparator` | [`Comparator`], [`FamilyOptions::comparator`], [`Options::comparators`] | it says nothing but which key comes first; two keys are equal only if their bytes are |
+//! | user-defined timestamps | none | |
 //! | `SstFileWriter`, `IngestExternalFile` | [`SstFileWriter`], [`Db::ingest`] | sorted input without files: [`Db::bulk_load`] |
 //! | `Checkpoint` | [`Db::checkpoint`] | |
 //! | `BackupEngine` | [`Backups`] | each generation is a store that anybody opens; or one that is brought up to date: [`Db::backup`] |
