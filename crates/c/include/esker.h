@@ -1,3 +1,6 @@
+#ifndef ESKER_H
+#define ESKER_H
+
 // Esker: embedded, log-structured storage. Written by crates/c/tests/header.rs; do not edit.
 //
 // A call that can fail returns an error, or NULL if it did what it should; then nothing but NULL, 0 or false is where its results go. Whatever is
@@ -8,9 +11,6 @@
 // while they are changed. A process that was forked while a store is open may close it, which does nothing, or run another program.
 //
 // What calls cost, what is durable when, and which options there are, is in the documentation of the Rust interface, which has the same names.
-
-#ifndef ESKER_H
-#define ESKER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -340,7 +340,7 @@ esker_slice esker_family_name(const esker_family *family);
 esker_error *esker_db_set_separation(const esker_db *db, const esker_family *family, const char *separation);
 
 // Changes an option of a family from now on, such as `"write_buffer_bytes"` to `"128MiB"`: one of those of `esker_db_options_set_family` but
-// `"merge_operator"` and `"level_count"`. NULL is the default family. Durable when it returns.
+// `"merge_operator"`, `"comparator"` and `"level_count"`. NULL is the default family. Durable when it returns.
 esker_error *esker_db_set_option(const esker_db *db, const esker_family *family, const char *name, const char *value);
 
 // Frees the handle of a family; NULL is none. The family stays.
@@ -628,8 +628,6 @@ esker_error *esker_db_compare_and_delete(const esker_db *db, uint32_t flags, con
 }  // extern "C"
 #endif  // __cplusplus
 
-#endif  /* ESKER_H */
-
 // The bytes of a text, without the zero behind it.
 static inline esker_slice esker_text(const char *text) {
   esker_slice slice = {(const uint8_t *)text, strlen(text)};
@@ -641,3 +639,5 @@ static inline esker_slice esker_bytes(const void *data, size_t len) {
   esker_slice slice = {(const uint8_t *)data, len};
   return slice;
 }
+
+#endif // ESKER_H

@@ -75,7 +75,7 @@ pub extern "C" fn esker_db_set_separation(db: &Db, family: Option<&Family>, sepa
 }
 
 /// Changes an option of a family from now on, such as `"write_buffer_bytes"` to `"128MiB"`: one of those of `esker_db_options_set_family` but
-/// `"merge_operator"` and `"level_count"`. NULL is the default family. Durable when it returns.
+/// `"merge_operator"`, `"comparator"` and `"level_count"`. NULL is the default family. Durable when it returns.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_db_set_option(db: &Db, family: Option<&Family>, name: Text, value: Text) -> Failure {
     attempt(|| -> Result<()> {

@@ -152,15 +152,6 @@ pub(crate) struct FamilyChoices {
     /// How values in blob files are compressed [default: lz4]
     #[arg(long, value_enum)]
     blob_compression: Option<CompressionChoice>,
-
-    /// What `esker merge` makes of values: one of RocksDB's own operators, uint64add, stringappend, max, bytesxor, put, or as an OPTIONS file
-    /// says it, {id=StringAppendOperator;delimiter=|;}
-    #[arg(long, value_name = "NAME", value_parser = parse_operator)]
-    merge_operator: Option<Arc<dyn MergeOperator>>,
-
-    /// In which order keys lie, for as long as there is the family: leveldb.BytewiseComparator or rocksdb.ReverseBytewiseComparator
-    #[arg(long, value_name = "NAME", value_parser = parse_comparator)]
-    comparator: Option<&'static dyn Comparator>,
 }
 
 impl FamilyChoices {
@@ -170,20 +161,12 @@ impl FamilyChoices {
             || self.min_blob_size.is_some()
             || self.compression.is_some()
             || self.blob_compression.is_some()
-            || self.merge_operator.is_some()
-            || self.comparator.is_some()
     }
 
     /// How a Cask packs values; refuses what only a Db can do.
     pub(crate) fn of_cask(&self) -> Result<Compression, Failure> {
         if self.separation.is_some() || self.min_blob_size.is_some() || self.blob_compression.is_some() {
             return Err(Failure::new("a Cask has no blob files: of these options it takes only --compression"));
-        }
-        if self.merge_operator.is_some() {
-            return Err(Failure::new("a Cask has no merge operators: of these options it takes only --compression"));
-        }
-        if self.comparator.is_some() {
-            return Err(Failure::new("a Cask keeps keys in no order: of these options it takes only --compression"));
         }
         Ok(self.compression.map_or(Compression::None, CompressionChoice::compression))
     }
@@ -203,6 +186,46 @@ impl FamilyChoices {
         if let Some(choice) = self.blob_compression {
             options.blob_compression = choice.compression();
         }
+        options
+    }
+}
+
+/// How a new column family keeps its values, and what it is for as long as there is it.
+#[derive(Debug, Args)]
+pub(crate) struct NewFamilyChoices {
+    #[command(flatten)]
+    choices: FamilyChoices,
+
+    /// What `esker merge` makes of values: one of RocksDB's own operators, uint64add, stringappend, max, bytesxor, put, or as an OPTIONS file
+    /// says it, {id=StringAppendOperator;delimiter=|;}
+    #[arg(long, value_name = "NAME", value_parser = parse_operator)]
+    merge_operator: Option<Arc<dyn MergeOperator>>,
+
+    /// In which order keys lie, for as long as there is the family: leveldb.BytewiseComparator or rocksdb.ReverseBytewiseComparator
+    #[arg(long, value_name = "NAME", value_parser = parse_comparator)]
+    comparator: Option<&'static dyn Comparator>,
+}
+
+impl NewFamilyChoices {
+    /// Whether anything was chosen.
+    pub(crate) fn is_any(&self) -> bool {
+        self.choices.is_any() || self.merge_operator.is_some() || self.comparator.is_some()
+    }
+
+    /// See [`FamilyChoices::of_cask`].
+    pub(crate) fn of_cask(&self) -> Result<Compression, Failure> {
+        if self.merge_operator.is_some() {
+            return Err(Failure::new("a Cask has no merge operators: of these options it takes only --compression"));
+        }
+        if self.comparator.is_some() {
+            return Err(Failure::new("a Cask keeps keys in no order: of these options it takes only --compression"));
+        }
+        self.choices.of_cask()
+    }
+
+    /// `options` with what was chosen.
+    pub(crate) fn apply(&self, options: FamilyOptions) -> FamilyOptions {
+        let mut options = self.choices.apply(options);
         if let Some(operator) = &self.merge_operator {
             options.merge_operator = Some(operator.clone());
         }
@@ -210,6 +233,19 @@ impl FamilyChoices {
             options.comparator = comparator;
         }
         options
+    }
+
+    /// The same of a family that is there. Another operator would make other values of the operands that it has.
+    pub(crate) fn apply_to_present(&self, present: FamilyOptions) -> Result<FamilyOptions, Failure> {
+        if let (Some(now), Some(chosen)) = (&present.merge_operator, &self.merge_operator)
+            && now.option_text() != chosen.option_text()
+        {
+            let now = now.option_text();
+            return Err(Failure::new(format_args!(
+                "--merge-operator: the column family has operands of {now} already"
+            )));
+        }
+        Ok(self.apply(present))
     }
 }
 

@@ -807,7 +807,7 @@ impl Db {
         self.set_options(family, |options| options.separation = separation)
     }
 
-    /// Changes options of `family` from now on, all but `merge_operator` and `level_count` (as RocksDB's `SetOptions`). Durable when it returns,
+    /// Changes options of `family` from now on, all but `merge_operator`, `comparator` and `level_count` (as RocksDB's `SetOptions`). Durable when it returns,
     /// as far as a store keeps them. `change` gets the options as they are; it is called again if another thread changed them meanwhile.
     ///
     /// What was written before stays as it is until a compaction comes by, and a flush or compaction under way ends as it began; the next memtable,

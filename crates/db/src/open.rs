@@ -518,8 +518,14 @@ fn default_order(options: &Options) -> Order {
 
 /// What the caller says of a family; else what the store's OPTIONS file says; else the defaults.
 fn family_options(options: &Options, in_file: &OptionsInFile, family: &RecoveredFamily) -> Result<FamilyOptions> {
-    let is = if family.comparator.is_empty() { Order::BYTEWISE.name() } else { &family.comparator };
-    match options.families.get(&family.name) {
+    let given = options.families.get(&family.name);
+    // Every manifest says it; a repair may have none.
+    let is = match (&*family.comparator, given) {
+        ("", Some(given)) => given.comparator.name().to_owned(),
+        ("", None) => in_file.comparator(&family.name).unwrap_or_else(|| Order::BYTEWISE.name().to_owned()),
+        (name, _) => name.to_owned(),
+    };
+    match given {
         Some(given) if given.comparator.name() == is => Ok(given.clone()),
         Some(given) => {
             let (name, said) = (&family.name, given.comparator.name());
@@ -529,7 +535,7 @@ fn family_options(options: &Options, in_file: &OptionsInFile, family: &Recovered
             Err(Error::invalid_argument(reason))
         }
         None => {
-            let comparator = Orders::of(options).named(is)?.comparator();
+            let comparator = Orders::of(options).named(&is)?.comparator();
             let kept = in_file.family(&family.name, &options.merge_operators);
             Ok(FamilyOptions { comparator, ..kept.unwrap_or_else(|| Ok(FamilyOptions::default()))? })
         }

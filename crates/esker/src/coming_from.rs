@@ -56,7 +56,7 @@
 //! | `prefix_extractor` | [`FamilyOptions::prefix`] | |
 //! | `enable_blob_files`, `min_blob_size`, `blob_file_size`, `blob_compression_type` | [`FamilyOptions::separation`], [`FamilyOptions::min_blob_size`], [`FamilyOptions::blob_file_bytes`], [`FamilyOptions::blob_compression`] | |
 //! | `enable_blob_garbage_collection`, `blob_garbage_collection_age_cutoff`, `…_force_threshold` | [`Options::max_space_amp`], [`Options::reclaim_mode`] | a bound to all files in place of an age |
-//! | `SetOptions` | [`Db::set_options`] | all of a family but `merge_operator` and `level_count`; those of the store change on reopen |
+//! | `SetOptions` | [`Db::set_options`] | all of a family but `merge_operator`, `comparator` and `level_count`; those of the store change on reopen |
 //! | `ldb`, `sst_dump`, `db_bench` | `esker get`, `put`, `scan` …, `esker dump`, `esker bench` | and they work on stores of Esker's |
 //!
 //! # Titan

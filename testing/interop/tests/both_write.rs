@@ -12,7 +12,7 @@ use esker_format::rocksdb::write_batch::WriteBatch;
 use esker_interop::contents::{Contents, Families, assert_esker_finds_no_damage, assert_esker_holds, must};
 use esker_interop::db_bench::Opening;
 use esker_interop::workload::{self, INLINE, MIXED, Numbers, SEPARATE};
-use esker_interop::{db_bench, directory, ldb, sst_dump};
+use esker_interop::{contents, db_bench, directory, ldb, sst_dump};
 use esker_log::writer::LogWriter;
 
 const FAMILIES: [&str; 3] = [MIXED, SEPARATE, INLINE];
@@ -57,6 +57,26 @@ fn esker_and_ldb_write_by_turns() {
 #[test]
 fn esker_and_ldb_write_by_turns_where_keys_lie_backward() {
     write_by_turns(&ReverseBytewiseComparator);
+}
+
+/// Goal: RocksDB's repair writes a manifest in which keys lie by their bytes, whatever they do. Esker's goes by what tables say.
+#[test]
+fn a_store_whose_keys_lie_backward_outlives_a_repair_of_rocksdbs() {
+    let directory = must("making a directory", tempfile::tempdir());
+    let store = directory.path().join("store");
+    let (db, mut expected) = create_in(&ReverseBytewiseComparator, &store);
+    workload::write(&db, &mut expected, &mut Numbers::new(5), 300);
+    must("flushing", db.flush());
+    must("closing", db.close());
+    ldb::ldb(&store, &["--try_load_options", "repair"]);
+    let error = Db::open(&store, Options::default()).err().unwrap_or_else(|| panic!("as RocksDB's repair left it"));
+    assert!(error.to_string().contains("ordered by"), "{error}");
+    must("repairing", Db::repair(&store, Options::default()));
+    let db = must("opening", Db::open(&store, Options::default()));
+    let ordered = |name: &str| contents::family(&db, name).options().comparator.name().to_owned();
+    assert!(FAMILIES.iter().all(|name| ordered(name) == ReverseBytewiseComparator.name()));
+    assert_esker_finds_no_damage(&db);
+    assert_esker_holds(&db, &expected);
 }
 
 fn write_by_turns(comparator: &'static dyn Comparator) {

@@ -151,6 +151,27 @@ fn a_repair_goes_by_the_order_that_files_say() {
     }
 }
 
+/// Goal: where no table says it, the options of who repairs do, or those that the store was opened with last.
+#[test]
+fn a_repair_without_tables_goes_by_options() {
+    let reversed = with(in_order(&ReverseBytewiseComparator));
+    let unnamed = || Options { families: [].into(), ..with(FamilyOptions::default()) };
+    for options in [reversed.clone(), unnamed()] {
+        let disk = SimDisk::new();
+        let db = open(&disk, &reversed).unwrap();
+        db.put("a", "1").unwrap();
+        db.put("b", "2").unwrap();
+        drop(db);
+        let files = disk.env().files;
+        let names = files.list("/store".as_ref()).unwrap().into_iter().map(|entry| entry.name);
+        for name in names.filter(|name| name.starts_with("MANIFEST") || name == "CURRENT") {
+            files.remove(format!("/store/{name}").as_ref()).unwrap();
+        }
+        Db::repair_with_env("/store", options, disk.env()).unwrap();
+        assert_eq!(keys(&open(&disk, &unnamed()).unwrap()), [b"b".to_vec(), b"a".to_vec()]);
+    }
+}
+
 /// Goal: ranges go by the order of their family, whoever names them; one that ends before it begins is refused, and nothing is written of its batch.
 #[test]
 fn a_range_goes_by_the_order_of_its_family() {

@@ -6,19 +6,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker::env::sim::{Fault, SimDisk};
 use esker::{
-    Db, ErrorKind, FamilyOptions, IngestOptions, Options, PinnedSlice, ReadOptions, Separation, SstFileWriter,
-    StringAppendOperator, Transaction, TransactionOptions, WriteBatch, WriteOptions,
+    BytewiseComparator, Comparator, Db, ErrorKind, FamilyOptions, IngestOptions, Options, PinnedSlice, ReadOptions,
+    Separation, SstFileWriter, StringAppendOperator, Transaction, TransactionOptions, WriteBatch, WriteOptions,
 };
 use esker_torture::crash::{self, Promise};
 use esker_torture::history::{self, Event, has_order, record};
 use esker_torture::hooked::{Call, Meanwhile};
+use esker_torture::orders::comparator_of;
 
 const UNSYNCED: WriteOptions = WriteOptions { sync: false, disable_wal: false };
 const SYNCED: WriteOptions = WriteOptions { sync: true, disable_wal: false };
 
 /// Memtables of a few hundred entries, so that flushes come between reads and their commit.
 fn open(disk: &SimDisk, background_jobs: usize, separation: Separation) -> Db {
+    open_in(&BytewiseComparator, disk, background_jobs, separation)
+}
+
+fn open_in(comparator: &'static dyn Comparator, disk: &SimDisk, background_jobs: usize, separation: Separation) -> Db {
     let family = FamilyOptions {
+        comparator,
         write_buffer_bytes: 64 << 10,
         min_blob_size: 200,
         separation,
@@ -411,7 +417,9 @@ fn merged(before: Option<&Vec<u8>>, operand: &[u8]) -> Vec<u8> {
 fn a_walk_of_a_transaction_is_one_of_what_it_sees() {
     for seed in 0..200 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let db = open(&SimDisk::new(), 0, if seed % 2 == 0 { Separation::AtFlush } else { Separation::AtWrite });
+        let separation = if seed % 2 == 0 { Separation::AtFlush } else { Separation::AtWrite };
+        let comparator = comparator_of(["default", "reversed"][seed as usize / 2 % 2]);
+        let db = open_in(comparator, &SimDisk::new(), 0, separation);
         let mut sees = BTreeMap::new();
         for n in 0..random.u8(..60) {
             let (key, value) = (key(&mut random), vec![n; random.usize(..400)]);
@@ -460,17 +468,21 @@ fn a_walk_of_a_transaction_is_one_of_what_it_sees() {
         }
         let bound = |random: &mut fastrand::Rng| random.bool().then(|| key(random));
         let (lower, upper) = (bound(&mut random), bound(&mut random));
+        let is_before = |a: &[u8], b: &[u8]| comparator.compare(a, b).is_lt();
         let is_within = |key: &[u8]| {
-            lower.as_deref().is_none_or(|lower| lower <= key) && upper.as_deref().is_none_or(|upper| key < upper)
+            lower.as_deref().is_none_or(|lower| !is_before(key, lower))
+                && upper.as_deref().is_none_or(|upper| is_before(key, upper))
         };
         sees.retain(|key, _| is_within(key));
         let options = ReadOptions { lower_bound: lower.clone(), upper_bound: upper.clone(), ..ReadOptions::default() };
         let mut walk = transaction.iter_cf(&db.default_column_family(), &options).unwrap();
         assert!(!walk.valid() && walk.key().is_empty() && walk.value().is_err());
+        let mut sorted: Vec<Vec<u8>> = sees.keys().cloned().collect();
+        sorted.sort_by(|a, b| comparator.compare(a, b));
         let mut at: Option<Vec<u8>> = None;
         for step in 0..200 {
             let key = key(&mut random);
-            let keys = || sees.keys().cloned();
+            let keys = || sorted.iter().cloned();
             let what = match random.u8(..10) {
                 0 => {
                     walk.seek_to_first().unwrap();
@@ -484,22 +496,22 @@ fn a_walk_of_a_transaction_is_one_of_what_it_sees() {
                 }
                 2 => {
                     walk.seek(&key).unwrap();
-                    at = keys().find(|there| *there >= key);
+                    at = keys().find(|there| !is_before(there, &key));
                     "seek"
                 }
                 3 => {
                     walk.seek_for_prev(&key).unwrap();
-                    at = keys().rfind(|there| *there <= key);
+                    at = keys().rfind(|there| !is_before(&key, there));
                     "seek for prev"
                 }
                 4..7 => {
                     walk.next().unwrap();
-                    at = at.and_then(|at| keys().find(|there| *there > at));
+                    at = at.and_then(|at| keys().find(|there| is_before(&at, there)));
                     "next"
                 }
                 _ => {
                     walk.prev().unwrap();
-                    at = at.and_then(|at| keys().rfind(|there| *there < at));
+                    at = at.and_then(|at| keys().rfind(|there| is_before(there, &at)));
                     "prev"
                 }
             };

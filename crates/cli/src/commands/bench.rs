@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use esker::{Cask, CaskOptions, Db, Error, ErrorKind, FamilyOptions, Listener, Options, PutOperator};
+use esker::{
+    BytewiseComparator, Cask, CaskOptions, Comparator, Db, Error, ErrorKind, FamilyOptions, Listener, Options,
+    PutOperator,
+};
 use serde_json::{Value, json};
 
 use crate::Answer;
@@ -227,6 +230,13 @@ impl Bench {
             options.families.insert("default".to_owned(), family);
         }
         let db = Db::open(&self.store, options).map_err(|error| self.why_not_open(error))?;
+        let order = db.default_column_family().options().comparator;
+        if order.name() != BytewiseComparator.name() {
+            let order = order.name();
+            return Err(Failure::new(format_args!(
+                "keys of this store are ordered by {order}; bench counts on that of bytes"
+            )));
+        }
         let options = describe(&db, cache_bytes, self.background_jobs);
         Ok((Store::Db(db), options))
     }

@@ -43,12 +43,6 @@ impl Compact {
     pub(crate) fn run(self, out: &mut Output) -> Result<Answer, Failure> {
         let decode = |text: Option<OsString>| text.map(|text| argument(text, self.hex)).transpose();
         let (from, to) = (decode(self.from)?, decode(self.to)?);
-        if let (Some(from), Some(to)) = (&from, &to)
-            && from >= to
-        {
-            let (from, to) = (escaped(from), escaped(to));
-            return Err(Failure::new(format_args!("--from {from} is not before --to {to}: there is no key between")));
-        }
         let (before, after) = if is_cask(&self.store) {
             self.family.refuse_on_cask()?;
             if from.is_some() || to.is_some() {
@@ -64,6 +58,14 @@ impl Compact {
             let before = bytes_at_rest(&self.store)?;
             let db = open(&self.store, false)?;
             let family = self.family.find(&db)?;
+            if let (Some(from), Some(to)) = (&from, &to)
+                && family.options().comparator.compare(from, to).is_ge()
+            {
+                let (from, to) = (escaped(from), escaped(to));
+                return Err(Failure::new(format_args!(
+                    "--from {from} is not before --to {to}: there is no key between"
+                )));
+            }
             // The engine's end is inclusive, and no key is the last one before `to`. Tables are compacted whole in any case.
             db.compact_range(&family, from.as_deref(), to.as_deref())?;
             drop(family);

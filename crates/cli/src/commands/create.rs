@@ -10,7 +10,7 @@ use esker_format::raft::file_name::LOCK;
 use crate::Answer;
 use crate::failure::Failure;
 use crate::kind::Kind;
-use crate::stores::{self, FamilyChoices};
+use crate::stores::{self, NewFamilyChoices};
 
 /// Make an empty store
 ///
@@ -29,7 +29,7 @@ pub(crate) struct Create {
     keep_versions: Option<usize>,
 
     #[command(flatten)]
-    choices: FamilyChoices,
+    choices: NewFamilyChoices,
 }
 
 impl Create {

@@ -7,7 +7,7 @@ use esker::FamilyOptions;
 
 use crate::Answer;
 use crate::failure::Failure;
-use crate::stores::{FamilyChoices, open};
+use crate::stores::{NewFamilyChoices, open};
 
 /// Make a column family
 #[derive(Debug, Args)]
@@ -19,7 +19,7 @@ pub(crate) struct CreateFamily {
     name: String,
 
     #[command(flatten)]
-    choices: FamilyChoices,
+    choices: NewFamilyChoices,
 }
 
 impl CreateFamily {

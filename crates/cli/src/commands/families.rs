@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use esker::{BytewiseComparator, Comparator};
 use serde_json::json;
 
 use crate::Answer;
@@ -14,6 +15,8 @@ use crate::sizes::{Bytes, Count};
 use crate::stores::{find_family, open_read_only, separation_name};
 
 /// List column families, their sizes, and where their values live
+///
+/// Which of them have a merge operator, or keys in another order than that of bytes, is said below.
 ///
 /// Entries are keys, older versions of them that are not compacted away yet, and deletions. Separation and the rest are what `--separation` and its
 /// neighbours chose for what is written from now on.
@@ -32,6 +35,7 @@ impl Families {
         let db = open_read_only(&self.store)?;
         let mut columns =
             Columns::with_head(&["family", "id", "entries", "tables", "table bytes", "blob bytes", "separation"]);
+        let mut others: Vec<String> = Vec::new();
         for family in db.stats().families {
             let tables: usize = family.levels.iter().map(|level| level.files).sum();
             let blob_bytes = family.blob_live_bytes + family.blob_garbage_bytes;
@@ -47,6 +51,8 @@ impl Families {
                     "table_bytes": family.table_bytes(),
                     "blob_files": family.blob_files,
                     "blob_bytes": blob_bytes,
+                    "comparator": options.comparator.name(),
+                    "merge_operator": options.merge_operator.as_ref().map(|operator| operator.option_text()),
                     "separation": separation,
                     "min_blob_size": options.min_blob_size,
                     "compression": options.compression.name(),
@@ -62,10 +68,18 @@ impl Families {
                     Bytes(blob_bytes).to_string(),
                     separation,
                 ]);
+                if options.comparator.name() != BytewiseComparator.name() {
+                    let name = escaped(family.name.as_bytes());
+                    others.push(format!("{name} is ordered by {}", options.comparator.name()));
+                }
+                if let Some(operator) = &options.merge_operator {
+                    let name = escaped(family.name.as_bytes());
+                    others.push(format!("{name} has the merge operator {}", operator.option_text()));
+                }
             }
         }
         if !self.json {
-            columns.lines("").iter().try_for_each(|line| out.line(line))?;
+            columns.lines("").iter().chain(&others).try_for_each(|line| out.line(line))?;
         }
         Ok(Answer::Yes)
     }

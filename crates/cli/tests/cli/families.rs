@@ -45,9 +45,29 @@ fn options_of_a_family_are_changed() {
     assert_eq!((&listed[0]["separation"], &listed[0]["compression"]), (&"at-flush".into(), &"LZ4".into()));
     place.run("set-options", NONE).failed(&["nothing to change"]);
     place.run("set-options", ["--cf", "nobody", "--compression", "zstd"]).failed(&["nobody"]);
-    place
-        .run("set-options", ["--merge-operator", "max"])
-        .failed(&["merge_operator", "cannot be changed while the store is open"]);
+    place.run("set-options", ["--merge-operator", "max"]).failed(&["--merge-operator"]);
+}
+
+/// The order of a family is chosen once; what goes by prefixes is refused in another than that of bytes.
+#[test]
+fn a_family_has_its_own_order() {
+    let place = Place::with(&[("k", "v")]);
+    let backward = "rocksdb.ReverseBytewiseComparator";
+    place.run("create-family", ["backward", "--comparator", backward]).done();
+    for key in ["a", "c", "b"] {
+        place.run("put", [key, "v", "--cf", "backward"]).done();
+    }
+    assert_eq!(place.run("scan", ["--keys", "--cf", "backward"]).done().text(), "c\nb\na\n");
+    assert_eq!(place.run("scan", ["--keys", "--from", "b", "--cf", "backward"]).done().text(), "b\na\n");
+    place.run("scan", ["--prefix", "a", "--cf", "backward"]).failed(&[backward, "bounds"]);
+    place.run("delete-range", ["a", "c", "--cf", "backward"]).failed(&[backward, "cannot begin"]);
+    place.run("delete-range", ["c", "a", "--cf", "backward"]).done();
+    assert_eq!(place.run("count", ["--cf", "backward"]).done().text(), "1\n");
+    assert!(place.run("families", NONE).done().text().ends_with(&format!("\nbackward is ordered by {backward}\n")));
+    assert_eq!(place.run("families", ["--json"]).done().json_lines()[1]["comparator"], backward);
+    place.run("compact", ["--from", "c", "--to", "a", "--cf", "backward"]).done();
+    place.run("compact", ["--from", "a", "--to", "c", "--cf", "backward"]).failed(&["there is no key between"]);
+    place.run("create-family", ["x", "--comparator", "none"]).failed(&["RocksDB's own"]);
 }
 
 #[test]

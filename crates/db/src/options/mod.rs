@@ -692,7 +692,7 @@ pub struct ReadOptions {
     pub upper_bound: Option<Vec<u8>>,
 
     /// Iterators show only keys that begin with this, within the bounds. Default `None`. For families whose keys lie by their bytes: in those of another
-    /// [comparator](FamilyOptions::comparator) such keys need not lie together, and it is `InvalidArgument`.
+    /// [comparator](FamilyOptions::comparator), where such keys need not lie together, it is `InvalidArgument`, unless it is empty.
     pub prefix: Option<Vec<u8>>,
 
     /// How much of separated values an iterator reads before it is asked for them, in bytes. Default 1 MiB; 0 reads
@@ -716,11 +716,14 @@ impl ReadOptions {
     /// # Errors
     /// `InvalidArgument` for a prefix where bounds cannot say it.
     pub(crate) fn bounded(&self, order: Order) -> Result<Cow<'_, Self>> {
-        let Some(prefix) = &self.prefix else { return Ok(Cow::Borrowed(self)) };
+        let Some(prefix) = self.prefix.as_ref().filter(|prefix| !prefix.is_empty()) else {
+            return Ok(Cow::Borrowed(self));
+        };
         if !order.is_bytewise() {
             let name = order.name();
-            let reason =
-                format!("keys with one prefix need not lie together in the order {name:?}; set bounds that fit it");
+            let reason = format!(
+                "keys are looked for by a prefix only where they lie by their bytes, and here they do by {name:?}; set bounds instead"
+            );
             return Err(Error::invalid_argument(reason));
         }
         let lower_bound = self.lower_bound.clone().max(Some(prefix.clone()));
@@ -751,7 +754,7 @@ mod tests {
             let bounded = options.with_prefix(prefix).bounded(Order::BYTEWISE).unwrap().into_owned();
             (bounded.lower_bound, bounded.upper_bound, bounded.prefix)
         };
-        assert_eq!(bounded(b"", b"", b""), (Some(Vec::new()), None, None));
+        assert_eq!(bounded(b"", b"", b""), (None, None, Some(Vec::new())));
         assert_eq!(bounded(b"a", b"", b""), (some(b"a"), some(b"b"), None));
         assert_eq!(bounded(b"a", b"ab", b"ac"), (some(b"ab"), some(b"ac"), None));
         assert_eq!(bounded(b"b", b"a", b"c\xff"), (some(b"b"), some(b"c"), None));

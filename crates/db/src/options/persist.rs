@@ -40,6 +40,7 @@ const READING: &str = "reading the options";
 
 const PERIODIC: &str = "periodic_compaction_seconds";
 const MERGE_OPERATOR: &str = "merge_operator";
+const COMPARATOR: &str = "comparator";
 
 const BOTTOMMOST: &str = "bottommost_compression";
 const AS_THE_OTHERS: &str = "kDisableCompressionOption";
@@ -123,6 +124,11 @@ impl OptionsInFile {
             options.merge_operator = merge_operator(self.foreign.0.lock().family(name), given);
         }
         Some(options)
+    }
+
+    /// The name of the order that the keys of the family `name` have, as the file says.
+    pub(crate) fn comparator(&self, name: &str) -> Option<String> {
+        self.foreign.0.lock().family(name)?.get(COMPARATOR).map(str::to_owned)
     }
 
     /// Reads the file `raw` at `path`.
@@ -524,7 +530,7 @@ fn print_family(file: &mut OptionsFile, name: &str, options: &FamilyOptions) {
         }
     }
     let family = file.family_mut(name);
-    family.set("comparator", options.comparator.name());
+    family.set(COMPARATOR, options.comparator.name());
     // One that nobody has here is carried on: its operands may be there.
     if let Some(operator) = &options.merge_operator
         && !family.get_string(MERGE_OPERATOR).is_some_and(|said| is_said(&said, &**operator))

@@ -111,7 +111,7 @@ impl Workshop {
             );
             self.report.damage.push(Error::corruption(&self.dir.join(FileName::Blob(*file).to_string()), 0, reason));
         }
-        let recovered = self.recovered(&blobs, sources.keys().copied().collect())?;
+        let recovered = self.recovered(&blobs, &sources)?;
         drop(sources);
         let store = self.store(&recovered, &blobs);
         if let Some(store) = self.unless_refused(store)? {

@@ -121,7 +121,7 @@ impl Workshop {
             self.why.insert(FileName::Blob(number), reason);
         }
         let mut sources = self.tables(&blobs)?;
-        let recovered = self.recovered(&blobs, sources.keys().copied().collect())?;
+        let recovered = self.recovered(&blobs, &sources)?;
         let mut store = self.store(&recovered, &blobs)?;
         let first_new = store.next_file_number() - 1;
         // What one that died has left stays behind its mark.
@@ -278,8 +278,22 @@ impl Workshop {
         Ok(ids)
     }
 
-    /// What the manifest says of the store, or would say.
-    pub(super) fn recovered(&self, blobs: &Blobs, ids: BTreeSet<u32>) -> Result<Recovered> {
+    /// What the manifest says of the store with these tables, or would say. In which order keys lie, tables know best: the manifest may be one that
+    /// RocksDB's own repair made.
+    pub(super) fn recovered(&self, blobs: &Blobs, sources: &BTreeMap<u32, Vec<Source>>) -> Result<Recovered> {
+        let mut recovered = self.recovered_without_orders(blobs, sources.keys().copied().collect())?;
+        for (id, family) in &mut recovered.families {
+            let mut whole = sources.get(id).into_iter().flatten().filter(|source| source.is_readable());
+            if let Some(order) = whole.next().map(|source| source.order)
+                && whole.all(|source| source.order == order)
+            {
+                order.name().clone_into(&mut family.comparator);
+            }
+        }
+        Ok(recovered)
+    }
+
+    fn recovered_without_orders(&self, blobs: &Blobs, ids: BTreeSet<u32>) -> Result<Recovered> {
         let mut recovered = Recovered::default();
         if let Some(manifest) = &self.survey.manifest {
             let of = |family: &RecoveredFamily| RecoveredFamily {
@@ -302,14 +316,10 @@ impl Workshop {
         ids.extend(hints.families.keys());
         recovered.family_id_max = hints.family_id_max.max(ids.last().copied().unwrap_or(0));
         ids.retain(|id| *id == 0 || !hints.dropped.contains(id));
-        let said = self.said_by_tables()?;
-        let (mut names, mut comparators): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            said.into_iter().map(|(id, (name, comparator))| ((id, name), (id, comparator))).unzip();
-        names.retain(|_, name: &mut String| !name.is_empty());
+        let mut names = self.names_in_tables()?;
         names.extend(hints.families.clone());
         for (id, name) in distinct_names(&ids, names) {
-            let comparator = comparators.remove(&id).unwrap_or_default();
-            recovered.families.insert(id, RecoveredFamily { name, comparator, ..RecoveredFamily::default() });
+            recovered.families.insert(id, RecoveredFamily { name, ..RecoveredFamily::default() });
         }
         recovered.db_id.clone_from(&hints.db_id);
         recovered.last_sequence = hints.last_sequence;
@@ -317,27 +327,23 @@ impl Workshop {
         Ok(recovered)
     }
 
-    /// Names of families and of the orders of their keys, as tables say them.
-    fn said_by_tables(&self) -> Result<BTreeMap<u32, (String, String)>> {
-        let (mut said, orders) = (BTreeMap::new(), Orders::of(&self.options));
+    /// Names of families, as tables say them.
+    fn names_in_tables(&self) -> Result<BTreeMap<u32, String>> {
+        let mut names = BTreeMap::new();
         for name in &self.survey.names {
             if !matches!(name, FileName::Table(_)) {
                 continue;
             }
             let file = self.env.files.open(&self.dir.join(name.to_string()))?;
             let file_bytes = file.len()?;
-            if let Ok(table) = Table::open(file, file_bytes, &orders, Arc::new(BlockCache::new(0)))
+            if let Ok(table) = Table::open(file, file_bytes, &Orders::any(), Arc::new(BlockCache::new(0)))
                 && let Some(id) = family_of(table.properties())
+                && !table.properties().column_family_name.is_empty()
             {
-                let properties = table.properties();
-                let known: &mut (String, String) = said.entry(id).or_default();
-                if !properties.column_family_name.is_empty() {
-                    known.0.clone_from(&properties.column_family_name);
-                }
-                known.1.clone_from(&properties.comparator);
+                names.insert(id, table.properties().column_family_name.clone());
             }
         }
-        Ok(said)
+        Ok(names)
     }
 
     pub(super) fn store(&mut self, recovered: &Recovered, blobs: &Blobs) -> Result<Store> {

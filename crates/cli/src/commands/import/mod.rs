@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::parse_bytes;
-use crate::stores::{self, FamilyChoices, open_read_only, open_with, warn_of_damage};
+use crate::stores::{self, NewFamilyChoices, open_read_only, open_with, warn_of_damage};
 
 /// Load a directory tree, lines of JSON, or what `scan --json` printed; makes the store if there is none
 ///
@@ -80,7 +80,7 @@ pub(crate) struct Import {
     family: String,
 
     #[command(flatten)]
-    choices: FamilyChoices,
+    choices: NewFamilyChoices,
 
     /// The keys ascend: write tables and blob files at once, and install all of them at the end or nothing
     #[arg(long, conflicts_with_all = ["sync", "batch_bytes"])]
@@ -134,7 +134,10 @@ impl Import {
         }
         let name = &self.family;
         let mut options = Options { create_if_missing: true, ..stores::options_of(&self.store)? };
-        let chosen = self.choices.apply(self.present_options()?.unwrap_or_default());
+        let chosen = match self.present_options()? {
+            Some(present) => self.choices.apply_to_present(present)?,
+            None => self.choices.apply(FamilyOptions::default()),
+        };
         if self.choices.is_any() {
             options.families.insert(name.clone(), chosen.clone());
         }
