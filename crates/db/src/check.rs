@@ -318,7 +318,8 @@ impl FamilyCheck<'_> {
         let view = self.view.clone();
         for (level, table) in view.version.tables() {
             let mut pass = Pass::new(&view.version, self.left_out, table.table.path());
-            let result = table.table.check(&mut |key, value| pass.take(key, value));
+            let mut damage = Vec::new();
+            let result = table.table.check_on(&mut |key, value| pass.take(key, value), &mut damage);
             let Pass { smallest, largest, referenced, dangling, unsupported, path, .. } = pass;
             if let Some((error, count)) = unsupported {
                 self.check.unsupported_entries = self.check.unsupported_entries.saturating_add(count);
@@ -327,7 +328,10 @@ impl FamilyCheck<'_> {
                 self.note::<()>(Err(error))?;
             }
             // What was not read whole points to more than was seen: no damage of its own.
-            let is_partial = result.is_err();
+            let is_partial = result.is_err() || !damage.is_empty();
+            for error in damage {
+                self.note::<()>(Err(error))?;
+            }
             for (file, (error, count)) in dangling {
                 let pointers = if count == 1 { "pointer".to_owned() } else { format!("first of {count} bad pointers") };
                 let what = format!("following the {pointers} of {} into blob file {file}", path.display());
@@ -337,7 +341,7 @@ impl FamilyCheck<'_> {
                 self.check.tables += 1;
                 self.check.blocks += read.blocks;
                 self.check.entries += read.entries;
-                if !has_bounds(table, smallest.as_deref(), &largest) {
+                if !is_partial && !has_bounds(table, smallest.as_deref(), &largest) {
                     let reason = format!("holds other keys than the manifest says of this table of level {level}");
                     self.note::<()>(Err(Error::corruption(path, 0, reason)))?;
                 }

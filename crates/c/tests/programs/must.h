@@ -1,5 +1,7 @@
 // What the test programs have in common.
 
+// Twice, as by two headers of a program.
+#include <esker.h>
 #include <esker.h>
 #include <stdio.h>
 #include <stdlib.h>

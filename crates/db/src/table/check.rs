@@ -13,10 +13,13 @@ use super::resident::Resident;
 use super::{Table, TableCheck};
 use crate::entry;
 use crate::range_deletions::RangeDeletion;
-use crate::{ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Read at once.
 const CHUNK_BYTES: u64 = 1 << 20;
+
+/// Damaged blocks of one table that are told one by one.
+pub(crate) const DAMAGES_MAX: usize = 100;
 
 /// Takes an internal key and its value.
 pub(crate) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
@@ -24,6 +27,9 @@ pub(crate) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
 struct Check<'a> {
     table: &'a Table,
     visit: &'a mut Visit<'a>,
+    /// Where what is wrong with a block goes; `None`: it ends the check.
+    damage: Option<&'a mut Vec<Error>>,
+    damaged_blocks: usize,
     done: TableCheck,
     /// A part of the file, so that small blocks do not need a call each.
     chunk: Vec<u8>,
@@ -48,9 +54,24 @@ impl Table {
     /// # Errors
     /// The first damage as `Corruption`, with its offset; whatever `visit` returns.
     pub(crate) fn check<'a>(&'a self, visit: &'a mut Visit<'a>) -> Result<TableCheck> {
+        self.check_with(visit, None)
+    }
+
+    /// The same, going on behind each damaged block of data: what is wrong with them comes into `damage`, of the first [`DAMAGES_MAX`] one by one. Then what was
+    /// found is all but what they have.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), of what ends the walk.
+    pub(crate) fn check_on<'a>(&'a self, visit: &'a mut Visit<'a>, damage: &'a mut Vec<Error>) -> Result<TableCheck> {
+        self.check_with(visit, Some(damage))
+    }
+
+    fn check_with<'a>(&'a self, visit: &'a mut Visit<'a>, damage: Option<&'a mut Vec<Error>>) -> Result<TableCheck> {
         let mut check = Check {
             table: self,
             visit,
+            damage,
+            damaged_blocks: 0,
             done: TableCheck::default(),
             chunk: Vec::new(),
             chunk_offset: 0,
@@ -145,11 +166,32 @@ impl Check<'_> {
                 self.read(at)?;
                 partition = Some(at);
             }
-            self.data_block(handle, &resident)?;
-            self.separator(&walk, handle, of)?;
+            match self.data_block(handle, &resident).and_then(|()| self.separator(&walk, handle, of)) {
+                Err(error) if self.damage.is_some() && error.kind() == ErrorKind::Corruption => self.note(error),
+                checked => checked?,
+            }
             walk.next(of)?;
         }
         Ok(())
+    }
+
+    /// One of those behind which it goes on.
+    fn note(&mut self, error: Error) {
+        let Some(damage) = &mut self.damage else { return };
+        self.damaged_blocks += 1;
+        match self.damaged_blocks.checked_sub(DAMAGES_MAX) {
+            None | Some(0) => damage.push(error),
+            Some(more) => {
+                let reason = format!("{more} more of its blocks are damaged");
+                let last = Error::corruption(self.table.path(), 0, reason);
+                if more > 1 {
+                    damage.pop()
+                } else {
+                    None
+                };
+                damage.push(last);
+            }
+        }
     }
 
     fn data_block(&mut self, handle: BlockHandle, resident: &Resident) -> Result<()> {
@@ -231,6 +273,9 @@ impl Check<'_> {
     }
 
     fn counts(&self) -> Result<()> {
+        if self.damaged_blocks > 0 {
+            return Ok(());
+        }
         let (properties, ranges) = (&self.table.properties, self.table.range_deletions());
         // Range deletions count as entries, and as deletions.
         let range_count = ranges.len() as u64;

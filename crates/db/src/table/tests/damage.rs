@@ -112,6 +112,36 @@ fn rot_after_opening_is_noticed_by_reads_and_by_check() {
     assert!(table.check(&mut |_, _| Ok(())).is_ok());
 }
 
+/// Goal: who asks for all damage gets that of each block, and the entries of all others; of very many, how many more there are.
+#[test]
+fn a_check_goes_on_behind_a_damaged_block() {
+    let disk = SimDisk::new();
+    let env = disk.env();
+    let entries: Vec<Entry> =
+        (0..2000).map(|n| entry(&format!("{n:05}"), 1, ValueKind::Value, &[n as u8; 40])).collect();
+    let options = TableOptions { block_bytes: 100, compression: Compression::None, ..TableOptions::default() };
+    write(&env, &options, &entries).unwrap();
+    let table = open(&env).unwrap();
+    let step = table.data_end() / 200;
+    for (damaged, told) in [(1, 1), (3, 3), (100, 100), (101, 101), (150, 101)] {
+        let bits = || (0..damaged).map(|n| 8 * (n * step + 20));
+        bits().for_each(|bit| assert!(disk.flip_bit(Path::new(PATH), bit)));
+        let (mut seen, mut damage) = (0, Vec::new());
+        let mut visit = |_: &[u8], _: &[u8]| {
+            seen += 1;
+            Ok(())
+        };
+        let check = table.check_on(&mut visit, &mut damage).unwrap();
+        assert_eq!((damage.len(), check.entries), (told, seen), "{damaged} damaged");
+        assert!(damage.iter().all(|error| error.kind() == ErrorKind::Corruption));
+        assert!(2000 - 4 * damaged <= seen && seen < 2000);
+        let last = damage.last().unwrap().to_string();
+        assert_eq!(last.contains(" more of its blocks"), damaged > 100, "{last}");
+        assert!(damaged != 150 || last.contains("50 more"), "{last}");
+        bits().for_each(|bit| assert!(disk.flip_bit(Path::new(PATH), bit)));
+    }
+}
+
 #[test]
 fn check_passes_on_what_its_visitor_says() {
     let env = SimDisk::new().env();
