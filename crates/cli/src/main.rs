@@ -67,6 +67,7 @@ fn main() -> ExitCode {
     let mut out = Output::stdout();
     stores::logs_are_in(arguments.wal_dir);
     let answer = arguments.command.run(&mut out).and_then(|answer| out.finish().map(|()| answer));
+    stores::warn_of_logs_of_no_use();
     match answer {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),

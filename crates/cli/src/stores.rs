@@ -1,6 +1,7 @@
 //! Opening a store, and finding a column family in it.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use clap::{Args, ValueEnum};
@@ -15,6 +16,7 @@ use crate::sizes::{Bytes, parse_bytes, plural};
 
 /// Where the logs of the one Db are that a command is about; nowhere: in it.
 static WAL_DIR: OnceLock<PathBuf> = OnceLock::new();
+static IS_ASKED_FOR: AtomicBool = AtomicBool::new(false);
 
 /// Told once, before any command runs.
 pub(crate) fn logs_are_in(wal_dir: Option<PathBuf>) {
@@ -23,14 +25,26 @@ pub(crate) fn logs_are_in(wal_dir: Option<PathBuf>) {
     }
 }
 
+/// Says so, if nothing has asked where they are.
+pub(crate) fn warn_of_logs_of_no_use() {
+    if WAL_DIR.get().is_some() && !IS_ASKED_FOR.load(Ordering::Relaxed) {
+        warn("--wal-dir is for a Db's logs, and was of no use here");
+    }
+}
+
+fn wal_dir() -> Option<PathBuf> {
+    IS_ASKED_FOR.store(true, Ordering::Relaxed);
+    WAL_DIR.get().cloned()
+}
+
 /// The defaults, for a Db whose logs are where they are.
 pub(crate) fn options() -> Options {
-    Options { wal_dir: WAL_DIR.get().cloned(), ..Options::default() }
+    Options { wal_dir: wal_dir(), ..Options::default() }
 }
 
 /// Those that the store in `path` keeps, for the same.
 pub(crate) fn options_of(path: &Path) -> Result<Options, Error> {
-    Ok(Options { wal_dir: WAL_DIR.get().cloned(), ..Options::of_store(path)? })
+    Ok(Options { wal_dir: wal_dir(), ..Options::of_store(path)? })
 }
 
 /// For reading: keeps no writer out, writes nothing.

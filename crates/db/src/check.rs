@@ -37,7 +37,7 @@ pub struct CheckProgress {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Check {
-    /// Tables read.
+    /// Tables read whole, without damage.
     pub tables: u64,
     /// Their blocks.
     pub blocks: u64,
@@ -338,7 +338,7 @@ impl FamilyCheck<'_> {
                 self.note::<()>(Err(error.while_doing(what)))?;
             }
             if let Some(read) = self.note(result)? {
-                self.check.tables += 1;
+                self.check.tables += u64::from(!is_partial);
                 self.check.blocks += read.blocks;
                 self.check.entries += read.entries;
                 if !is_partial && !has_bounds(table, smallest.as_deref(), &largest) {

@@ -118,6 +118,10 @@ fn commands_find_logs_where_they_are_told() {
     }
     place.run("repair", all).done();
     assert_eq!(place.run("get", ["k", &wal_dir]).done().text(), "w");
+    // Who names a directory of logs where there are none is told.
+    let cask = Place::new();
+    let ran = cask.run("create", ["--kind", "cask", &wal_dir]);
+    assert!(ran.code == 0 && ran.err.contains("--wal-dir") && ran.err.contains("of no use"), "{}", ran.err);
 }
 
 /// A store keeps all of its files open. Here one has more of them than the soft limit that shells set allows.

@@ -32,7 +32,7 @@ pub(crate) struct Purge {
     #[arg(long, conflicts_with_all = ["threshold", "group_quota"])]
     all: bool,
 
-    /// Print an object: bytes_before, bytes_after, purged_files, moved_entries, compact
+    /// Print an object: bytes_before, bytes_after, purged_files, moved_entries (of groups beyond --group-quota), compact
     #[arg(long)]
     json: bool,
 }
