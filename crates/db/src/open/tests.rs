@@ -19,7 +19,7 @@ use esker_log::writer::LogWriter;
 use crate::options::{BlobPartition, FamilyOptions, Options, ReclaimMode, Separation};
 use crate::table::{TableIdentity, TableOptions, TableWriter};
 use crate::version::{TableFile, current_manifest, recover, write_new};
-use crate::{Db, ErrorKind, WriteOptions};
+use crate::{Comparator, Db, ErrorKind, WriteOptions};
 
 pub(super) const DIR: &str = "/db";
 
@@ -702,6 +702,31 @@ fn a_store_of_titans_is_refused() {
     bytes[name] ^= 1;
     disk.overwrite(&path, bytes);
     refuses_repair(&disk);
+}
+
+/// Goal: a manifest that says another order than the tables have, as RocksDB's own repair leaves it, is damage; a repair goes by the tables.
+#[test]
+fn a_table_in_another_order_than_its_familys_is_damage() {
+    let disk = SimDisk::new();
+    let reversed = FamilyOptions { comparator: &crate::ReverseBytewiseComparator, ..small() };
+    let db = open(&disk, &options(reversed)).unwrap();
+    ["a", "c", "b"].iter().for_each(|key| db.put(key, "value").unwrap());
+    db.flush().unwrap();
+    db.close().unwrap();
+    edit_manifest(&disk, |edit| {
+        if let Some(name) = &mut edit.comparator {
+            *name = crate::BytewiseComparator.name().to_owned();
+        }
+    });
+    let unnamed = Options { families: BTreeMap::new(), ..options(small()) };
+    let error = open(&disk, &unnamed).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    assert!(error.to_string().contains("Reverse") && error.path().unwrap().extension().unwrap() == "sst", "{error}");
+    Db::repair_with_env(DIR, unnamed.clone(), disk.env()).unwrap();
+    let db = open(&disk, &unnamed).unwrap();
+    let keys: Vec<_> = db.iter().unwrap().entries().map(|entry| entry.unwrap().0).collect();
+    assert_eq!(keys, [b"c", b"b", b"a"]);
+    assert!(db.check(&mut |_| ()).unwrap().errors.is_empty());
 }
 
 /// Goal: a pointer of Titan's that is met in a table is nothing that is damaged, nor is one in a log.
