@@ -198,7 +198,8 @@ impl Hider {
             self.known.wait.0 -= 1;
             return None;
         }
-        self.known.is_known.then(|| (self.known.sequence, (self.known.from.as_deref(), self.known.to.as_deref())))
+        let bounds = (self.known.from.as_deref(), self.known.to.as_deref());
+        self.known.is_known.then_some((self.known.sequence, bounds))
     }
 
     /// Whether anything was skipped.
