@@ -366,6 +366,42 @@ pub struct FamilyOptions {
     /// In which order the keys lie (RocksDB's `comparator`). Default [`BytewiseComparator`]. It holds for as long as there is the family: an open with
     /// another is refused.
     ///
+    /// ```
+    /// use std::cmp::Ordering;
+    ///
+    /// use esker_db::{Comparator, Db, FamilyOptions, Options};
+    ///
+    /// /// Short keys before long ones.
+    /// struct ByLength;
+    ///
+    /// impl Comparator for ByLength {
+    ///     fn name(&self) -> &str {
+    ///         "example.ByLength"
+    ///     }
+    ///     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+    ///         a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> esker_db::Result<()> {
+    /// # let dir = std::env::temp_dir().join(format!("esker-order-{}", std::process::id()));
+    /// let family = FamilyOptions { comparator: &ByLength, ..FamilyOptions::default() };
+    /// let families = [("default".to_owned(), family)].into();
+    /// let db = Db::open(&dir, Options { create_if_missing: true, families, ..Options::default() })?;
+    /// db.put("aa", "")?;
+    /// db.put("b", "")?;
+    /// let first = db.iter()?.entries().next().unwrap()?;
+    /// assert_eq!(first.0, b"b");
+    /// db.close()?;
+    ///
+    /// // Who opens it knows the order, or is told its name.
+    /// assert!(Db::open(&dir, Options::default()).unwrap_err().to_string().contains("example.ByLength"));
+    /// Db::open(&dir, Options { comparators: vec![&ByLength], ..Options::default() })?.close()?;
+    /// # std::fs::remove_dir_all(&dir).unwrap();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// Cost of another: each comparison is a call, and what goes by the first bytes of keys (arrays in memory that spare a search most of its cache
     /// misses, short separators in indexes, [`prefix`](Self::prefix) of ranges) is not made.
     pub comparator: &'static dyn Comparator,

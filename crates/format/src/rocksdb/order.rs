@@ -10,8 +10,8 @@ use crate::limits;
 
 /// An order of keys that a program gives a column family (RocksDB's `Comparator`).
 ///
-/// The order is total, never changes, and calls two keys equal only if their bytes are: files are written by it, and where it says another thing than
-/// when they were, keys are not found. It must not panic, and is asked by many threads at once.
+/// The order is total, never changes, and calls two keys equal only if their bytes are: files are written by it. Where it contradicts itself, or what it
+/// said when they were written, keys are not found, and calls may panic. It is asked by many threads at once, and must not panic.
 ///
 /// ```
 /// use std::cmp::Ordering;
