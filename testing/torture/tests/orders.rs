@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use esker::env::sim::{SimDisk, Survivors};
 use esker::{
-    Backups, BytewiseComparator, Comparator, Db, ErrorKind, FamilyOptions, IngestOptions, Options, ReadOptions,
-    ReverseBytewiseComparator, SstFileWriter, WriteBatch, WriteOptions,
+    Backups, BytewiseComparator, Comparator, Compression, Db, ErrorKind, FamilyOptions, IngestOptions, Options,
+    ReadOptions, ReverseBytewiseComparator, SstFileWriter, WriteBatch, WriteOptions,
 };
 use esker_torture::model::{backward, forward};
 use esker_torture::orders::ByLength;
@@ -203,6 +203,22 @@ fn a_range_goes_by_the_order_of_its_family() {
     db.compact_range(&family, Some(b"8"), Some(b"2")).unwrap();
     assert!(keys(&db) == left);
     is_refused(db.count_cf(&family, &ReadOptions::default().with_prefix("9")).map(drop));
+}
+
+/// Goal: of the tables that go unread, none has a key outside of the range, as its family orders them.
+#[test]
+fn files_that_go_with_a_range_lie_within_it() {
+    let disk = SimDisk::new();
+    // Several tables.
+    let family = FamilyOptions { compression: Compression::None, ..in_order(&ReverseBytewiseComparator) };
+    let db = open(&disk, &with(family)).unwrap();
+    let (family, all) = (db.default_column_family(), fill(&db));
+    db.compact_range(&family, None, None).unwrap();
+    assert_eq!(db.delete_files_in_range(&family, Some(b"3"), Some(b"8")).unwrap(), 0);
+    assert!(db.delete_files_in_range(&family, Some(b"8"), Some(b"3")).unwrap() > 0);
+    let left = keys(&db);
+    let outside: Vec<_> = all.iter().filter(|key| key[..] > b"8"[..] || key[..] < b"3"[..]).collect();
+    assert!(left.len() < all.len() && outside.iter().all(|key| left.contains(key)));
 }
 
 /// Goal: a file is taken in by a family of its order only.
