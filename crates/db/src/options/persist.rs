@@ -565,17 +565,14 @@ mod tests {
     use crate::operands::StringAppendOperator;
     use crate::version::Version;
     use esker_format::rocksdb::internal_key::FileNumber;
-    use esker_format::rocksdb::order::Order;
+
+    fn family_with(options: FamilyOptions) -> Arc<Family> {
+        let version = Version::empty(options.order());
+        Family::new(0, "default".into(), options, version, FileNumber::new(1), "session".into())
+    }
 
     fn reread(options: FamilyOptions, foreign: &ForeignOptions) -> (FamilyOptions, OptionsInFile) {
-        let family = Family::new(
-            0,
-            "default".into(),
-            options,
-            Version::empty(Order::BYTEWISE),
-            FileNumber::new(1),
-            "session".into(),
-        );
+        let family = family_with(options);
         let text = print(&Options::default(), &BTreeMap::from([(0, family)]), foreign);
         let read = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
         (read.families["default"].clone().unwrap(), read)
@@ -672,14 +669,7 @@ mod tests {
         };
         let read = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text_of(&lines).as_bytes()).unwrap();
         let printed = |options: &Options, family: FamilyOptions| {
-            let family = Family::new(
-                0,
-                "default".into(),
-                family,
-                Version::empty(Order::BYTEWISE),
-                FileNumber::new(1),
-                "session".into(),
-            );
+            let family = family_with(family);
             print(options, &BTreeMap::from([(0, family)]), &read.foreign)
         };
         let options = read.families["default"].clone().unwrap();
@@ -702,14 +692,7 @@ mod tests {
         let foreign = OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap();
         assert!(foreign.families["default"].is_err());
         let family = read.families["default"].clone().unwrap();
-        let family = Family::new(
-            0,
-            "default".into(),
-            family,
-            Version::empty(Order::BYTEWISE),
-            FileNumber::new(1),
-            "session".into(),
-        );
+        let family = family_with(family);
         let text = print(&Options::default(), &BTreeMap::from([(0, family)]), &foreign.foreign);
         for line in lines.iter().filter(|line| !REFUSED.iter().any(|key| line.starts_with(&format!("{key}=")))) {
             assert!(text.lines().any(|printed| printed.trim() == *line), "{line} is not in:\n{text}");
@@ -751,14 +734,7 @@ mod tests {
             OptionsInFile::parse(Path::new("/OPTIONS-000001"), text.as_bytes()).unwrap()
         };
         let printed = |read: &OptionsInFile, options: FamilyOptions| {
-            let family = Family::new(
-                0,
-                "default".into(),
-                options,
-                Version::empty(Order::BYTEWISE),
-                FileNumber::new(1),
-                "session".into(),
-            );
+            let family = family_with(options);
             print(&Options::default(), &BTreeMap::from([(0, family)]), &read.foreign)
         };
         let old = of_release("6.17.3");
