@@ -10,8 +10,7 @@ use std::ops::Range;
 
 use esker_format::DecodeError;
 use esker_format::rocksdb::block::{BlockLayout, IndexCursor, IndexFormat};
-
-const WORD_BYTES: usize = 8;
+use esker_format::rocksdb::order::head;
 
 /// See the module's head.
 #[derive(Debug, Default)]
@@ -74,15 +73,7 @@ impl Fences {
 /// The eight bytes of `key` from `from` on.
 #[inline]
 fn word(key: &[u8], from: usize) -> u64 {
-    let rest = key.get(from..).unwrap_or_default();
-    match rest.first_chunk::<WORD_BYTES>() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None => {
-            let mut bytes = [0; WORD_BYTES];
-            bytes.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-            u64::from_be_bytes(bytes)
-        }
-    }
+    head(key.get(from..).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -205,9 +205,10 @@ fn by_bytes(a: &[u8], b: &[u8]) -> Ordering {
     a.cmp(b)
 }
 
-/// The first eight bytes. A key that is too short is filled up with zeroes: no byte is lower.
+/// The first eight bytes, as a number that lies to that of another key as they do by their bytes, or is the same. A key that is too short is filled up with
+/// zeroes: no byte is lower.
 #[inline]
-fn head(user_key: &[u8]) -> u64 {
+pub fn head(user_key: &[u8]) -> u64 {
     if let Some(first) = user_key.first_chunk() {
         return u64::from_be_bytes(*first);
     }
