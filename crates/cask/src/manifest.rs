@@ -13,6 +13,7 @@ use esker_env::FileSystem;
 use esker_format::cask::manifest::{File, FileState, Manifest};
 use esker_format::cask::{FileName, FileNumber};
 
+use crate::open::unless_directory;
 use crate::{Error, ErrorKind, Result};
 
 #[derive(Debug)]
@@ -137,7 +138,7 @@ pub(crate) fn read(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Manifest>> 
     let raw = match fs.read_small(&path) {
         Ok(raw) => raw,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(unless_directory(dir, error)),
     };
     let manifest = Manifest::decode(&raw).map_err(|error| Error::decode(&path, 0, "reading the manifest", error))?;
     Ok(Some(manifest))

@@ -190,11 +190,16 @@ fn names_in(env: &Env, dir: &Path) -> Result<Vec<String>> {
     match env.files.list(dir) {
         Ok(entries) => Ok(entries.into_iter().map(|entry| entry.name).collect()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
-            Err(Error::invalid_argument("a store is a directory, and this is none; give another path").with_path(dir))
-        }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(unless_directory(dir, error)),
     }
+}
+
+/// What the system says of `dir`, in a user's words where it is a file.
+pub(crate) fn unless_directory(dir: &Path, error: esker_env::Error) -> Error {
+    if error.kind() != std::io::ErrorKind::NotADirectory {
+        return error.into();
+    }
+    Error::invalid_argument("a store is a directory, and this is none; give another path").with_path(dir)
 }
 
 /// What a copy that died has left is no store, nor can it be made one: it lacks what was still to be copied. Only where there is no manifest.

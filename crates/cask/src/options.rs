@@ -55,7 +55,7 @@ pub struct CaskOptions {
     /// Versions of each key that can be read back, the newest included. Default 0: as many as the store kept when it was opened for
     /// writing last, so that who knows nothing of it drops no history; 1 in a new store, and where a repair found no manifest. Range 0..=1,000.
     /// [`Cask::options`](crate::Cask::options) tells the number. With fewer than before, older versions go with the next merges; where none were
-    /// kept before, what merges have not met yet is shown as history, too, versions whose time was over when they were replaced among it.
+    /// kept before, what merges have not met yet is shown as history, too, versions whose time was over when they were replaced among it. Where the time of an older one is over and a merge has taken it, the next open may show one that it had pushed out.
     /// Each further version costs a slot of the directory (about 19 bytes of memory) and stays on disk; a write then
     /// reads the versions that the key has. See [`Cask::history`](crate::Cask::history).
     pub keep_versions: usize,

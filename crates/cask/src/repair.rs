@@ -106,7 +106,7 @@ pub(crate) fn repair(dir: &Path, env: &Env) -> Result<CaskRepair> {
 /// The numbers of the data files, ascending, and what the manifest says, if it can be read.
 fn look(dir: &Path, env: &Env) -> Result<(Vec<FileNumber>, Option<Manifest>)> {
     let mut numbers = Vec::new();
-    for entry in env.files.list(dir)? {
+    for entry in env.files.list(dir).map_err(|error| open::unless_directory(dir, error))? {
         if let Some(FileName::Data(number)) = FileName::parse(&entry.name) {
             numbers.push(number);
         }

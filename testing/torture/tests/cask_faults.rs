@@ -1,5 +1,6 @@
 //! A call of the disk fails: a Cask says so, loses nothing, and goes on where it can.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -271,6 +272,62 @@ fn a_bit_flipped_in_any_read_is_no_wrong_answer() {
             }
         }
         assert!(noticed > 0, "of {reads} flips none was noticed");
+    }
+}
+
+/// Goal: the same of who opens for reading only: it maps no file that somebody may write to, so records of one key are read one by one, and again where they
+/// are compared.
+#[test]
+fn a_bit_that_a_reader_reads_wrong_is_no_wrong_answer() {
+    let test = "a_bit_that_a_reader_reads_wrong_is_no_wrong_answer";
+    for seed in seeds(3) {
+        let replay = Replay { file: FILE, test, seed };
+        let mut random = Rng::with_seed(seed);
+        let options = CaskOptions {
+            create_if_missing: true,
+            stripes: 1 + seed as usize % 2,
+            background_jobs: 0,
+            open_threads: 0,
+            ..CaskOptions::default()
+        };
+        let disk = SimDisk::new();
+        let cask = open(&disk, &options).unwrap();
+        let mut now = BTreeMap::new();
+        for n in 0..40u32 {
+            let key = [b'a' + random.u8(..6); 8];
+            if random.u8(..4) == 0 {
+                cask.delete(key).unwrap();
+                now.insert(key, None);
+            } else {
+                cask.put(key, n.to_le_bytes()).unwrap();
+                now.insert(key, Some(n.to_le_bytes().to_vec()));
+            }
+        }
+        let left = disk.after_process_death();
+        let look = |disk: &SimDisk| Cask::open_read_only_with_env("/store", options.clone(), disk.env());
+        let reads = {
+            let disk = left.after_process_death();
+            drop(look(&disk).unwrap());
+            disk.read_count()
+        };
+        let mut noticed = 0;
+        for n in (0..reads).flat_map(|n| [n; 20]) {
+            let bit = random.u64(..20_000);
+            let disk = left.after_process_death();
+            disk.fail_read_at(n, ReadFault::FlippedBit { bit });
+            let Ok(cask) = look(&disk) else {
+                noticed += 1;
+                continue;
+            };
+            let said = cask.recovery();
+            let is_said = !said.damage.is_empty() || !said.torn_files.is_empty() || !said.bad_hints.is_empty();
+            noticed += u64::from(is_said);
+            for (key, value) in now.iter().filter(|_| !is_said) {
+                let Ok(found) = cask.get(key) else { continue };
+                assert_eq!(found.as_deref(), value.as_deref(), "{replay}: bit {bit} of read {n}: {key:?}");
+            }
+        }
+        assert!(noticed > reads, "{noticed} of {reads} reads were noticed");
     }
 }
 

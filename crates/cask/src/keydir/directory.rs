@@ -105,11 +105,6 @@ impl KeyDir {
         self.table(hash.shard()).begin(hash.tag()).prefetch_for_insertion();
     }
 
-    /// Whether a shard never had a key, while nobody adds any. Asked first, its memory need not be the process' own.
-    pub(crate) fn is_untouched(&self, shard: usize) -> bool {
-        self.table(shard).is_untouched()
-    }
-
     /// Somebody else changes the shard: it takes a moment.
     #[cold]
     fn wait(&self, attempts: &mut u32) {

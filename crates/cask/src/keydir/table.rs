@@ -87,11 +87,6 @@ impl<'a> Table<'a> {
         Self { arena, head: head.unwrap_or_else(|| arena.no_head()) }
     }
 
-    /// Whether nobody ever changed it. Only who knows that nobody does so now can rest on it.
-    pub(super) fn is_untouched(&self) -> bool {
-        self.head[0].load(Ordering::Relaxed) == 0
-    }
-
     /// Its sequence, if nobody changes it now.
     #[inline]
     pub(super) fn begin_read(&self) -> Option<u64> {

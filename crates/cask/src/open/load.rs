@@ -26,23 +26,21 @@ use esker_format::cask::record::{FIRST_OFFSET, Record};
 use esker_format::zeroes::is_zero;
 use parking_lot::Mutex;
 
-use super::gather::Batch;
+use super::gather::{Batch, Gathered};
 use super::hint::Hint;
 use super::{CaskRecovery, OpenedFile};
 use crate::file::{Claim, DataFile, Step, Tally, Walk, claims, slice, write_hint};
 use crate::keydir::KeyDir;
 use crate::room;
 use crate::suspects::{Suspect, Suspects};
-use crate::sync::SHARD_COUNT;
 use crate::{Error, ErrorKind, Result};
 
 /// Fewer records than this are settled by one thread: starting another would take longer.
 const RECORDS_PER_THREAD_MIN: u64 = 1 << 17;
-/// Shards that a thread settles at once.
-const SHARDS_AT_ONCE: usize = 64;
 
 pub(crate) struct Loader {
     pub(super) keydir: KeyDir,
+    gathered: Gathered,
     files: Vec<OpenedFile>,
     /// The same files, by ascending number, for whoever looks one up.
     pub(super) by_number: Vec<Known>,
@@ -51,7 +49,7 @@ pub(crate) struct Loader {
     mends_hints: bool,
     /// Of the newest records, how many are values.
     pub(super) key_count: AtomicU64,
-    /// The next file, then the next shard that nobody has taken.
+    /// The next file, then the next 64 shards that nobody has taken.
     next: AtomicUsize,
     version_max: AtomicU64,
     recovery: Mutex<CaskRecovery>,
@@ -124,6 +122,7 @@ impl Loader {
         let known = |file: &OpenedFile| Known { data: file.data.clone(), hint: OnceLock::new() };
         Self {
             keydir,
+            gathered: Gathered::none(),
             by_number: files.iter().map(known).collect(),
             files,
             keep_versions,
@@ -146,30 +145,25 @@ impl Loader {
     }
 
     fn read_files(&self, env: &Env) -> Result<()> {
-        let mut batch = Batch::default();
+        let mut batch = Batch::new(&self.keydir, &self.gathered);
         while self.failure.lock().is_none() {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let (Some(file), Some(known)) = (self.files.get(index), self.by_number.get(index)) else { break };
             self.read_file(env, file.state, known, &mut batch)?;
         }
-        batch.hand_on(&self.keydir);
+        batch.hand_on();
         Ok(())
     }
 
     fn settle_shards(&self, _: &Env) -> Result<()> {
         while self.failure.lock().is_none() {
-            let first = self.next.fetch_add(SHARDS_AT_ONCE, Ordering::Relaxed);
-            if first >= SHARD_COUNT {
-                break;
-            }
-            for index in first..first + SHARDS_AT_ONCE {
-                self.settle_shard(index)?;
-            }
+            let Some(mut shards) = self.gathered.of(self.next.fetch_add(1, Ordering::Relaxed)) else { break };
+            shards.try_for_each(|shard| self.settle_shard(shard))?;
         }
         Ok(())
     }
 
-    fn read_file(&self, env: &Env, state: FileState, known: &Known, batch: &mut Batch) -> Result<()> {
+    fn read_file(&self, env: &Env, state: FileState, known: &Known, batch: &mut Batch<'_>) -> Result<()> {
         let data = &known.data;
         let tally = match state {
             FileState::Open { durable_bytes } => self.read_open(data, durable_bytes, batch)?,
@@ -191,7 +185,7 @@ impl Loader {
     }
 
     /// `None`: there is no hint, or it is of no use; nothing was taken from it.
-    fn read_hint(&self, env: &Env, known: &Known, record_count: u64, batch: &mut Batch) -> Result<Option<Tally>> {
+    fn read_hint(&self, env: &Env, known: &Known, record_count: u64, batch: &mut Batch<'_>) -> Result<Option<Tally>> {
         let data = &known.data;
         let Some(mut hint) = Hint::open(env, data, record_count)? else { return Ok(None) };
         let (mut tally, mut gaps, mut end) = (Tally::default(), Vec::new(), FIRST_OFFSET);
@@ -203,7 +197,7 @@ impl Loader {
             self.meet(data, entry, &mut tally, batch)
         })?;
         if !is_whole || tally.records != record_count {
-            batch.forget(data.number, &self.keydir);
+            batch.forget(data.number);
             return Ok(None);
         }
         if end != data.end() {
@@ -242,7 +236,7 @@ impl Loader {
         }
     }
 
-    fn read_sealed(&self, data: &DataFile, batch: &mut Batch) -> Result<Tally> {
+    fn read_sealed(&self, data: &DataFile, batch: &mut Batch<'_>) -> Result<Tally> {
         let bytes = data.bytes(0..data.end())?;
         let mut walk = Walk::new(&bytes, data.salt);
         let mut tally = Tally::default();
@@ -264,7 +258,7 @@ impl Loader {
 
     /// A file that was open: ends where a crash cut it, and a batch of which the end is missing never was. One that has damage in it was
     /// written whole: what of it holds counts.
-    fn read_open(&self, data: &DataFile, durable_bytes: u64, batch: &mut Batch) -> Result<Tally> {
+    fn read_open(&self, data: &DataFile, durable_bytes: u64, batch: &mut Batch<'_>) -> Result<Tally> {
         let bytes = data.bytes_left()?;
         let mut walk = Walk::torn_behind(&bytes, data.salt, durable_bytes);
         let mut pending = Vec::new();
@@ -359,11 +353,11 @@ impl Loader {
         Ok(())
     }
 
-    fn meet(&self, data: &DataFile, entry: &Entry<'_>, tally: &mut Tally, batch: &mut Batch) -> Result<()> {
+    fn meet(&self, data: &DataFile, entry: &Entry<'_>, tally: &mut Tally, batch: &mut Batch<'_>) -> Result<()> {
         let hash = self.keydir.hash(entry.key);
         let slot = data.slot(hash.tag(), entry.offset, entry.record_bytes)?;
         tally.add(entry);
-        batch.add(hash, if entry.is_tombstone { slot.with_tombstone() } else { slot }, &self.keydir);
+        batch.add(hash, if entry.is_tombstone { slot.with_tombstone() } else { slot });
         Ok(())
     }
 

@@ -20,9 +20,6 @@ struct Rival<'a> {
 
 impl Loader {
     pub(super) fn settle_shard(&self, index: usize) -> Result<()> {
-        if self.keydir.is_untouched(index) {
-            return Ok(());
-        }
         let mut shard = self.keydir.lock(index);
         let mut slots = shard.take_gathered();
         slots.sort_unstable_by_key(Slot::tag);
@@ -70,6 +67,8 @@ impl Loader {
                 Ok(Rival { key: Cow::Borrowed(record.key), version: record.version, slot: *slot })
             }
             Cow::Owned(raw) => {
+                // It was read a second time.
+                data.verify(place.offset.into(), &raw)?;
                 let record = data.decode(place.offset.into(), &raw)?;
                 Ok(Rival { key: Cow::Owned(record.key.to_vec()), version: record.version, slot: *slot })
             }

@@ -117,17 +117,20 @@ fn end_history(store: &Store, moved: &Move, original: &Slot, file: Option<&DataF
         // What this merge has copied gets there yet.
         file.iter().for_each(|file| file.mark_damaged());
     }
+    // The newest last: who reads without the key's lock finds no older version of a key that has ended.
+    older.iter().flatten().for_each(|slot| store.forget(moved.hash, slot));
     if !original.is_old() {
         store.key_locks.count_keys(moved.hash, -1);
     }
     store.forget(moved.hash, original);
-    older.iter().flatten().for_each(|slot| store.forget(moved.hash, slot));
 }
 
 /// The slots of the key's versions up to that of `original`; `None` if something that is needed for that cannot be read.
 fn older_versions(store: &Store, moved: &Move, original: &Slot) -> Option<Vec<Slot>> {
     let files = store.files.load();
-    let raw = files.get(moved.from.file)?.record_bytes(original).ok()?;
+    let file = files.get(moved.from.file)?;
+    let raw = file.record_bytes(original).ok()?;
+    file.verify(original.place().offset.into(), &raw).ok()?;
     let record = Record::decode(&raw).ok()?;
     let located = store.locate(moved.hash, record.key).ok()?;
     (!located.is_damaged).then(|| located.up_to(record.version))

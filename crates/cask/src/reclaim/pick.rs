@@ -75,10 +75,12 @@ pub(crate) fn cannot_hold_older(file: &DataFile, version: u64) -> bool {
     file.clean_as_of >= version || !holds_dead(file)
 }
 
-/// Whether what a merge copies is clean as of the moment at which it begins. What a deletion up to then hides is dead, and not copied. Only older
-/// versions that are kept may come to be hidden by one that takes the place of a value that has expired, and has its version (R3).
+/// Whether what a merge copies is clean as of the moment at which it begins. What a deletion up to then hides is dead, and not copied, unless that lies in damage
+/// now and is read again later. Only older versions that are kept may come to be hidden by one that takes the place of a value that has expired, and has its
+/// version (R3).
 pub(crate) fn are_copies_clean(files: &FileTable, options: &CaskOptions) -> bool {
-    options.keep_versions == 1 || !files.iter().any(|file| file.expires())
+    !files.iter().any(|file| file.is_damaged())
+        && (options.keep_versions == 1 || !files.iter().any(|file| file.expires()))
 }
 
 /// A damaged record counts: it may be of any key.

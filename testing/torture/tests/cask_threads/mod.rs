@@ -14,11 +14,13 @@ mod writer;
 
 use std::collections::BTreeMap;
 use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use esker::env::Env;
 use esker::env::sim::{SimDisk, Survivors};
-use esker::{Cask, CaskOptions, ErrorKind};
+use esker::{Cask, CaskOptions, CaskWriteOptions, ErrorKind};
 use esker_torture::cask::{Past, contents, options};
 use esker_torture::crash::{Promise, Replay, disk, images, kept_by_reopening};
 use esker_torture::lives::{CallsLeft, through_seeds};
@@ -168,4 +170,45 @@ fn run(replay: Replay) {
 #[test]
 fn threads_read_what_they_wrote_through_the_lives_of_a_cask() {
     through_seeds("cask_threads", "threads_read_what_they_wrote_through_the_lives_of_a_cask", 3, run);
+}
+
+/// Goal: a key whose time is over has no history, at no moment of the merge that takes its versions away.
+#[test]
+fn history_that_has_ended_is_not_shown_while_it_goes() {
+    let disk = SimDisk::new();
+    let options = CaskOptions {
+        create_if_missing: true,
+        stripes: 1,
+        keep_versions: 3,
+        background_jobs: 0,
+        open_threads: 0,
+        file_bytes: 1 << 20,
+        ..CaskOptions::default()
+    };
+    let cask = Cask::open_with_env("/store", options, disk.env()).unwrap();
+    let brief = CaskWriteOptions { ttl: Some(Duration::from_secs(1)), ..CaskWriteOptions::default() };
+    for round in 0..20u32 {
+        let keys: Vec<[u8; 8]> = (0..300u64).map(|n| (u64::from(round) << 32 | n).to_be_bytes()).collect();
+        for key in &keys {
+            cask.put(key, "old").unwrap();
+            cask.put(key, "older than the last").unwrap();
+            cask.put_with(key, "brief", &brief).unwrap();
+        }
+        disk.clock().advance(Duration::from_secs(5));
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (cask, keys, is_done) = (&cask, &keys, &is_done);
+            let reader = scope.spawn(move || {
+                while !is_done.load(Ordering::Relaxed) {
+                    for key in keys {
+                        let found = cask.history(key).unwrap();
+                        assert!(found.is_empty(), "{key:?}: {} versions", found.len());
+                    }
+                }
+            });
+            cask.compact().unwrap();
+            is_done.store(true, Ordering::Relaxed);
+            reader.join().unwrap();
+        });
+    }
 }
