@@ -3,19 +3,22 @@
 //! - K1: the fork holds exactly the batches that were acknowledged when it was made, all of them durable.
 //! - K2: files that had ended then are shared by a second name (they never change; a file with two names is never written over); the one
 //!   that was the last of its queue is copied, whatever became of it since.
-//! - K3: until all of it is durable, the directory says that it is unfinished ([`Place`]): it is refused, but by the next fork into it.
+//! - K3: it has the note of a log that was closed (`closed.rs`): an end of it that is torn later, or a file that is not there, is damage.
+//! - K4: until all of it is durable, the directory says that it is unfinished ([`Place`]): it is refused, but by the next fork into it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_env::durable;
+use esker_format::raft::closed::{Closed, NAME};
 use esker_log::copying::Place;
 
+use crate::closed;
 use crate::queue::LogFile;
 use crate::raft_log::RaftLog;
 use crate::reclaim::Reclaim;
 use crate::store::Store;
-use crate::write::closed;
+use crate::write::closed as was_closed;
 use crate::{Error, Result};
 
 /// No file of a log makes a directory one.
@@ -64,13 +67,20 @@ impl Store {
     fn copy_to(&self, place: &mut Place<'_>, reclaim: &mut Reclaim) -> Result<Fork> {
         let files = &*self.env.files;
         reclaim.tail()?.sync()?;
+        let rewrite_end = reclaim.tail()?.end();
         let mut parts = as_they_are(self.rewrite.files());
         // In a turn of its own: no batch is half in.
-        parts.extend(self.commit.exclusive(|lead| {
+        let (appended, note) = self.commit.exclusive(|lead| {
             self.catch_up(lead)?;
-            lead.tail.as_mut().ok_or_else(closed)?.sync()?;
-            Ok::<_, Error>(as_they_are(self.append.files()))
-        })?);
+            let tail = lead.tail.as_mut().ok_or_else(was_closed)?;
+            tail.sync()?;
+            let note = Closed {
+                append: self.end_since_needed(&self.append, tail.end()),
+                rewrite: self.end_since_needed(&self.rewrite, rewrite_end),
+            };
+            Ok::<_, Error>((as_they_are(self.append.files()), note))
+        })?;
+        parts.extend(appended);
         let mut fork = Fork::default();
         for Part { file, len, is_last } in parts {
             let to = place.begin(&file.id.to_string())?;
@@ -82,6 +92,9 @@ impl Store {
             }
         }
         files.sync_dir(place.dir())?;
+        place.begin(NAME)?;
+        // Without it, the next open tells less.
+        let _ = closed::write(files, place.dir(), &note);
         Ok(fork)
     }
 }

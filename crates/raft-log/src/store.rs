@@ -109,7 +109,7 @@ impl Store {
     }
 
     /// `end`, with the first file of the queue that some group needs.
-    fn end_since_needed(&self, queue: &Queue, end: QueueEnd) -> QueueEnd {
+    pub(crate) fn end_since_needed(&self, queue: &Queue, end: QueueEnd) -> QueueEnd {
         // An atomic group may speak of files that were given up.
         let first = self.needed(queue.kind, end.sequence).max(queue.span().0);
         QueueEnd { first, ..end }

@@ -59,6 +59,36 @@ fn a_file_that_ends_while_a_fork_is_made_is_not_shared() {
     assert_eq!(contents(&open(&disk, "/log", options()).unwrap()).unwrap(), found);
 }
 
+/// Goal: what a fork has is there when it is first opened, or it is damage: a file of it that somebody did not copy along, or one that is cut short.
+#[test]
+fn a_fork_that_lacks_something_is_damaged() {
+    let disk = SimDisk::new();
+    let log = open(&disk, "/log", options()).unwrap();
+    write(&log, 20);
+    log.move_on(Some(2)).unwrap();
+    write(&log, 20);
+    let moment = contents(&log).unwrap();
+    let made = log.fork("/fork").unwrap();
+    drop(log);
+    let files: Vec<&PathBuf> = made.linked.iter().chain(&made.copied).collect();
+    assert!(files.len() > 4, "{made:?}");
+    for path in files {
+        let image = disk.after_process_death();
+        image.env().files.remove(path).unwrap();
+        let opened = open(&image, "/fork", options()).map(drop).map_err(|error| error.kind());
+        assert_eq!(opened, Err(ErrorKind::Corruption), "without {}", path.display());
+    }
+    for path in &made.copied {
+        let image = disk.after_process_death();
+        let mut raw = image.file_bytes(path).unwrap();
+        raw.pop();
+        image.overwrite(path, raw);
+        let opened = open(&image, "/fork", options()).map(drop).map_err(|error| error.kind());
+        assert_eq!(opened, Err(ErrorKind::Corruption), "{} a byte shorter", path.display());
+    }
+    assert_eq!(contents(&open(&disk, "/fork", options()).unwrap()).unwrap(), moment);
+}
+
 /// Goal: whoever else has a name for the last file keeps what it held: it is written to only once it has one name.
 #[test]
 fn a_last_file_with_another_name_is_not_written_to() {
