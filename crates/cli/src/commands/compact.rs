@@ -10,6 +10,7 @@ use crate::Answer;
 use crate::encoding::{argument, escaped};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::ranges::refuse_reversed;
 use crate::sizes::Bytes;
 use crate::stores::{FamilyArgument, bytes_at_rest, is_cask, open, open_cask};
 
@@ -58,13 +59,10 @@ impl Compact {
             let before = bytes_at_rest(&self.store)?;
             let db = open(&self.store, false)?;
             let family = self.family.find(&db)?;
-            if let (Some(from), Some(to)) = (&from, &to)
-                && family.options().comparator.compare(from, to).is_ge()
-            {
-                let (from, to) = (escaped(from), escaped(to));
-                return Err(Failure::new(format_args!(
-                    "--from {from} is not before --to {to}: there is no key between"
-                )));
+            refuse_reversed(&family, from.as_deref(), to.as_deref())?;
+            if let Some(key) = from.as_deref().filter(|_| from == to) {
+                let key = escaped(key);
+                return Err(Failure::new(format_args!("--from {key} is --to {key}: there is no key between")));
             }
             // The engine's end is inclusive, and no key is the last one before `to`. Tables are compacted whole in any case.
             db.compact_range(&family, from.as_deref(), to.as_deref())?;

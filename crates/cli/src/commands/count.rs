@@ -48,9 +48,9 @@ impl Count {
     }
 
     fn count_db(self) -> Result<u64, Failure> {
-        let options = self.range.read_options(self.hex)?;
         let db = open_read_only(&self.store)?;
         let family = self.family.find(&db)?;
+        let options = self.range.read_options(&family, self.hex)?;
         let mut entries = db.iter_cf(&family, &options)?;
         let mut count = 0u64;
         entries.seek_to_first()?;

@@ -70,9 +70,9 @@ impl Scan {
         if is_cask(&self.store) {
             return self.run_cask(form, out);
         }
-        let options = self.range.read_options(self.hex)?;
         let db = open_read_only(&self.store)?;
         let family = self.family.find(&db)?;
+        let options = self.range.read_options(&family, self.hex)?;
         let mut entries = db.iter_cf(&family, &options)?;
         if self.reverse {
             entries.seek_to_last()?

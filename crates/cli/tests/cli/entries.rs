@@ -122,7 +122,10 @@ fn ranges_bound_scans_and_counts_from_both_ends() {
     assert_eq!(keys(&["--from", "a1", "--to", "c"]), "a1 a2 b");
     assert_eq!(keys(&["--prefix", "a", "--from", "a1", "--to", "a2"]), "a1");
     assert_eq!(keys(&["--from", "c"]), "c");
-    assert_eq!(keys(&["--from", "c", "--to", "a"]), "");
+    assert_eq!(keys(&["--from", "c", "--to", "c"]), "");
+    for command in ["scan", "count"] {
+        place.run(command, ["--from", "c", "--to", "a"]).failed(&["--from c lies behind --to a"]);
+    }
     assert_eq!(place.run("count", ["--json", "--hex", "--prefix", "61"]).done().json()["count"], 3);
 }
 
