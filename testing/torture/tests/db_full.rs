@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use esker::env::sim::{SimDisk, Survivors};
-use esker::{Db, ErrorKind, FamilyOptions, Options, Separation};
+use esker::{CompactionFilter, Db, ErrorKind, FamilyOptions, FilterDecision, Options, ReclaimMode, Separation};
 use esker_torture::{noise, options, seeds};
 use fastrand::Rng;
 
@@ -271,4 +271,55 @@ fn logs_stay_where_there_is_no_room_for_tables() {
         }
     }
     assert!(kept > 20, "logs stayed {kept} times");
+}
+
+/// Goal: a compaction by hand needs room for a step at a time, and not for all that it writes anew: what a step replaced is gone before the next.
+/// Method: with a filter each table is written again by itself; and with values on their way home, each blob file.
+#[test]
+fn a_compaction_by_hand_needs_no_room_for_all_that_it_rewrites() {
+    const KEYS: u32 = 4000;
+    const ROOM: u64 = 2 << 20;
+    for comes_home in [false, true] {
+        let disk = SimDisk::new();
+        let keep = CompactionFilter::new(|_| FilterDecision::Keep);
+        let family = FamilyOptions {
+            target_file_bytes: 16 << 10,
+            write_buffer_bytes: 64 << 10,
+            blob_file_bytes: 64 << 10,
+            min_blob_size: 100,
+            separation: if comes_home { Separation::AtFlush } else { Separation::Off },
+            compaction_filter: Some(keep).filter(|_| !comes_home),
+            ..FamilyOptions::default()
+        };
+        let options = Options {
+            create_if_missing: true,
+            background_jobs: 0,
+            ballast_bytes: 0,
+            reclaim_mode: ReclaimMode::Manual,
+            families: [("default".to_owned(), family)].into(),
+            ..Options::default()
+        };
+        let db = open(&disk, &options).unwrap();
+        let random = &mut Rng::with_seed(1);
+        let mut model = Model::new();
+        for n in 0..KEYS {
+            let mut value = vec![0; 1000];
+            noise::fill(random, &mut value);
+            db.put(n.to_be_bytes(), &value).unwrap();
+            model.insert(n.to_be_bytes().to_vec(), value);
+        }
+        let family = db.default_column_family();
+        db.compact_range(&family, None, None).unwrap();
+        db.wait_for_compact().unwrap();
+        if comes_home {
+            db.set_separation(&family, Separation::FallBack).unwrap();
+        }
+        let rewritten = || db.stats().written.compaction_bytes + db.stats().written.reclaim_bytes;
+        let before = rewritten();
+        disk.set_capacity(Some(used(&disk) + ROOM));
+        db.compact_range(&family, None, None).unwrap();
+        assert!(rewritten() - before > ROOM / 2 * 3, "{comes_home}: {} bytes", rewritten() - before);
+        assert!(!comes_home || db.stats().families[0].blob_files == 0);
+        assert!(contents(&db) == model, "{comes_home}");
+    }
 }

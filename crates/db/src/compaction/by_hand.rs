@@ -32,9 +32,9 @@ impl Store {
         drop(state);
         self.changed.notify_all();
         result?;
-        // What was replaced goes now: space is what manual compactions are for.
+        // Space is what manual compactions are for.
         self.trash.purge_again()?;
-        if self.options.background_jobs == 0 { self.run_due_work() } else { Ok(()) }
+        if self.options().background_jobs == 0 { self.run_due_work() } else { Ok(()) }
     }
 
     /// Level after level down to the deepest, and then, within that one, what was there before and holds deletions or
@@ -58,7 +58,9 @@ impl Store {
         while is_whole
             && family.separation() == Separation::FallBack
             && self.reclaim_once(family, Goal::None)?.is_some()
-        {}
+        {
+            let _ = self.trash.purge_again();
+        }
         Ok(())
     }
 
@@ -87,6 +89,8 @@ impl Store {
             after = plan.upper.last().map(|table| table.smallest().to_vec());
             let is_level0 = plan.level == 0;
             self.claim_and_compact(state, plan)?;
+            // What it replaced may be the room that the next one needs. What cannot be removed is told at the end.
+            let _ = self.trash.purge_again();
             if is_level0 {
                 return Ok(());
             }

@@ -56,7 +56,7 @@ type Decide = dyn Fn(&FilterCandidate<'_>) -> FilterDecision + Send + Sync;
 impl CompactionFilter {
     /// `decide` is asked once for each value that a compaction meets, unless a snapshot from before the compaction sees it or something newer hides it there; not for what flushes write, tables that
     /// only change their level, files that are taken in, and what reclaim moves beside compactions. Readers see a value until the compaction is done;
-    /// a snapshot, too, that was made while it went on.
+    /// a snapshot, too, that was made while it went on. Operands of a merge above a value that goes are merged into nothing.
     ///
     /// It is called by the threads that compact, by several at once, and answers by what it is given and the time. It must not write to the store that asks it, nor wait
     /// for who does: they may wait for the compaction. Where it panics, the value stays.
