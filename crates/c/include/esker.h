@@ -182,6 +182,9 @@ esker_error *esker_cache_create_within_limit(uint64_t memory_limit, esker_cache 
 // Has stores that are opened with `options` share `cache`; then "cache_bytes" and "memory_limit" are without effect.
 void esker_db_options_set_cache(esker_db_options *options, const esker_cache *cache);
 
+// Has a cache keep so many bytes from now on, of what it was made to keep.
+esker_error *esker_cache_set_bytes(const esker_cache *cache, uint64_t bytes);
+
 // Frees a cache; stores that have it keep it. NULL is none.
 void esker_cache_free(esker_cache *cache);
 
@@ -342,6 +345,10 @@ esker_error *esker_db_set_separation(const esker_db *db, const esker_family *fam
 // Changes an option of a family from now on, such as `"write_buffer_bytes"` to `"128MiB"`: one of those of `esker_db_options_set_family` but
 // `"merge_operator"`, `"comparator"` and `"level_count"`. NULL is the default family. Durable when it returns.
 esker_error *esker_db_set_option(const esker_db *db, const esker_family *family, const char *name, const char *value);
+
+// Changes an option of the store from now on, such as `"max_disk_bytes"` to `"100GiB"`; an error says which can be changed. Durable when it returns, as far as the
+// store keeps it.
+esker_error *esker_db_set_db_option(const esker_db *db, const char *name, const char *value);
 
 // Frees the handle of a family; NULL is none. The family stays.
 void esker_family_free(esker_family *family);

@@ -1,6 +1,6 @@
 //! One cache for several ordered stores.
 
-use crate::error::{Failure, hand_out};
+use crate::error::{Failure, attempt, hand_out};
 use crate::memory::Out;
 use crate::options::DbOptions;
 
@@ -24,6 +24,12 @@ pub extern "C" fn esker_cache_create_within_limit(memory_limit: u64, cache: Out<
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_db_options_set_cache(options: &mut DbOptions, cache: &Cache) {
     options.0.cache = Some(cache.0.clone());
+}
+
+/// Has a cache keep so many bytes from now on, of what it was made to keep.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_cache_set_bytes(cache: &Cache, bytes: u64) -> Failure {
+    attempt(|| cache.0.set_bytes(bytes))
 }
 
 /// Frees a cache; stores that have it keep it. NULL is none.

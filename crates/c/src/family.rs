@@ -1,6 +1,6 @@
 //! Column families. Where a call takes one, NULL is the default column family.
 
-use esker::{ColumnFamily, Error, FamilyOptions, Result};
+use esker::{ColumnFamily, Error, FamilyOptions, MutableOptions, Result};
 
 use crate::db::Db;
 use crate::error::{Failure, attempt, hand_out};
@@ -84,6 +84,18 @@ pub extern "C" fn esker_db_set_option(db: &Db, family: Option<&Family>, name: Te
         // What can be set once can be set again.
         change(&mut (*family.options()).clone())?;
         db.db.set_options(family, |options| drop(change(options)))
+    })
+}
+
+/// Changes an option of the store from now on, such as `"max_disk_bytes"` to `"100GiB"`; an error says which can be changed. Durable when it returns, as far as the
+/// store keeps it.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_db_set_db_option(db: &Db, name: Text, value: Text) -> Failure {
+    attempt(|| -> Result<()> {
+        let (name, value) = (name.read()?, value.read()?);
+        let change = |options: &mut MutableOptions| options.set(name, value);
+        change(&mut db.db.db_options())?;
+        db.db.set_db_options(|options| drop(change(options)))
     })
 }
 

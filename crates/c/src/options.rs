@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{
-    CaskDamage, CaskOptions, ChecksumKind, Comparator, Compression, Error, FamilyOptions, MergeOperator, Options,
-    PrefixExtractor, ReclaimMode, RecoveryMode, Result, Separation, raft,
+    CaskDamage, CaskOptions, ChecksumKind, Comparator, Compression, Error, FamilyOptions, MergeOperator,
+    MutableOptions, Options, PrefixExtractor, ReclaimMode, RecoveryMode, Result, Separation, raft,
 };
 
 use crate::error::{Failure, attempt, hand_out};
@@ -194,6 +194,10 @@ by_name! {
         cache_blobs, mmap_reads, wal_dir, wal_bytes_max, recycled_logs_max, manifest_bytes_max, group_bytes_max,
         delayed_write_bytes_per_second_min, reclaim_mode, max_space_amp, max_disk_bytes, punch_holes, holes_within_values,
         reclaim_bytes_per_second_max, background_bytes_per_second_max, ballast_bytes, keep_space_options,
+    }
+    MutableOptions {
+        cache_bytes, memory_limit, wal_bytes_max, manifest_bytes_max, group_bytes_max, delayed_write_bytes_per_second_min, reclaim_mode,
+        max_space_amp, max_disk_bytes, holes_within_values, reclaim_bytes_per_second_max, background_bytes_per_second_max,
     }
     FamilyOptions {
         write_buffer_bytes, write_buffer_count_max, separation, min_blob_size, blob_file_bytes, merge_operator, comparator, blob_compression, compression,

@@ -15,7 +15,7 @@ use crate::family::{ColumnFamily, Family};
 use crate::ingest::{BulkLoad, IngestOptions, Ingested};
 use crate::iterate::DbIterator;
 use crate::open::{self, LeftOut};
-use crate::options::{FamilyOptions, Options, ReadOptions, Separation, WriteOptions, check_background_rate};
+use crate::options::{FamilyOptions, MutableOptions, Options, ReadOptions, Separation, WriteOptions};
 use crate::pinned::PinnedSlice;
 use crate::reclaim::{ReclaimPlan, Reclaimed};
 use crate::repair::{self, DbRepair};
@@ -168,7 +168,7 @@ impl Db {
 
     fn start_threads(&self) -> Result<()> {
         let store = &self.open.store;
-        for index in 0..store.options.background_jobs {
+        for index in 0..store.options().background_jobs {
             let worker = store.clone();
             let work = Box::new(move || worker.work_until_closed());
             self.open.threads.lock().push(store.env.threads.spawn(&format!("esker-bg-{index}"), work)?);
@@ -473,7 +473,7 @@ impl Db {
     ///
     /// # Durability
     /// As [`write`](Self::write). With `sync`, the value that the last answer was given for is durable as well when this returns, also if
-    /// nothing changed: that waits for a sync if anything was written since the last one.
+    /// nothing changed: that waits for a sync if anything was written since the last one. Only a flush makes what was written with `disable_wal` so.
     ///
     /// # Errors
     /// As [`write`](Self::write) and [`get_cf`](Self::get_cf). After `ReadOnly`, `Closed` or `Io` it is unknown whether the change took effect:
@@ -833,16 +833,34 @@ impl Db {
         self.store().set_options(self.store().own(family)?, change)
     }
 
-    /// Changes how many bytes background work writes per second, from now on and as long as the store is open: see
-    /// [`background_bytes_per_second_max`](Options::background_bytes_per_second_max) (as RocksDB's `RateLimiter::SetBytesPerSecond`). 0 is as fast as it
-    /// can. What is under way goes by it, too, within 10 ms.
+    /// Changes options of the store from now on (as RocksDB's `SetDBOptions`): those of [`MutableOptions`]. Durable when it returns, as far as a store keeps them. `change`
+    /// gets them as they are; it is called again if another thread changed them meanwhile.
+    ///
+    /// Rates hold for what is under way within 10 ms; a smaller cache gives memory back before this returns. Waits for no writer, and lets those go on that a
+    /// larger `max_disk_bytes` leaves room for.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = esker_db::Db::open(dir.path(), esker_db::Options { create_if_missing: true, ..Default::default() })?;
+    /// db.set_db_options(|options| {
+    ///     options.cache_bytes = 256 << 20;
+    ///     options.background_bytes_per_second_max = 50 << 20;
+    /// })?;
+    /// assert_eq!(db.db_options().cache_bytes, 256 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// `InvalidArgument`: less than 64 KiB/s, or more than 1 TiB/s.
-    pub fn set_background_bytes_per_second_max(&self, bytes_per_second: u64) -> Result<()> {
-        check_background_rate(bytes_per_second)?;
-        self.store().set_total_rate(bytes_per_second);
-        Ok(())
+    /// - `InvalidArgument`: an option is out of its range; `max_disk_bytes` would leave no room for writes; there is a `memory_limit` and shall be none, or the other way
+    ///   round; the cache was opened with 0 bytes, or is that of several stores ([`Cache::set_bytes`](crate::Cache::set_bytes)). Nothing changed.
+    /// - `ReadOnly`, `Exhausted`, `Io`: it could not be written down, and nothing changed.
+    pub fn set_db_options(&self, change: impl Fn(&mut MutableOptions)) -> Result<()> {
+        self.store().set_db_options(change)
+    }
+
+    /// What they are now.
+    pub fn db_options(&self) -> MutableOptions {
+        MutableOptions::from(&**self.store().options())
     }
 
     /// Drops the tables of `family` below level 0 that lie within a range of keys, with what they point to: the cheapest way to be rid of

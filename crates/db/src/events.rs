@@ -266,7 +266,7 @@ impl Events {
 impl Store {
     /// Tells all who listen.
     pub(crate) fn tell(&self, kind: EventKind<'_>) {
-        if !self.options.listeners.is_empty() {
+        if !self.options().listeners.is_empty() {
             self.tell_of(self.env.clock.monotonic(), kind);
         }
     }
@@ -274,7 +274,7 @@ impl Store {
     /// The same of what happened at `moment`, by the store's clock.
     pub(crate) fn tell_of(&self, moment: Duration, kind: EventKind<'_>) {
         let event = Event { at: moment.saturating_sub(self.events.opened), kind };
-        for listener in &self.options.listeners {
+        for listener in &self.options().listeners {
             // The hook of panics has told it; the store goes on.
             let _: std::result::Result<(), Box<dyn Any + Send>> =
                 catch_unwind(AssertUnwindSafe(|| (listener.0)(&event)));
@@ -287,7 +287,7 @@ impl Store {
         job: impl FnOnce(u64) -> Job,
         run: impl FnOnce() -> Result<FileChanges>,
     ) -> Result<FileChanges> {
-        if self.options.listeners.is_empty() {
+        if self.options().listeners.is_empty() {
             return run();
         }
         let job = job(self.events.jobs.fetch_add(1, Ordering::Relaxed) + 1);

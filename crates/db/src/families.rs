@@ -10,7 +10,7 @@ use esker_log::distrust;
 use esker_log::writer::LogWriter;
 
 use crate::family::Family;
-use crate::options::{FamilyOptions, validate_family_name};
+use crate::options::{FamilyOptions, MutableOptions, validate_family_name};
 use crate::store::{Installer, Store};
 use crate::version::{ManifestWriter, Version};
 use crate::{Error, ErrorKind, Result};
@@ -133,10 +133,69 @@ impl Store {
         Ok(())
     }
 
+    /// See [`Db::set_db_options`](crate::Db::set_db_options).
+    pub(crate) fn set_db_options(&self, change: impl Fn(&mut MutableOptions)) -> Result<()> {
+        self.check_here()?;
+        loop {
+            let before = self.options.load_full();
+            let known = MutableOptions::from(&*before);
+            let mut wanted = known.clone();
+            // Without a lock: it is the caller's.
+            change(&mut wanted);
+            let options = before.with(&wanted);
+            options.validate()?;
+            let mut installer = self.installer.lock();
+            self.check_takes_writes()?;
+            if !Arc::ptr_eq(&before, &self.options.load()) {
+                continue;
+            }
+            self.limit_disk(known.max_disk_bytes, wanted.max_disk_bytes, &installer)?;
+            self.options.store(Arc::new(options));
+            let done = self.limit_memory(&known, &wanted).and_then(|()| self.write_options_file(&mut installer));
+            if let Err(error) = done {
+                // What it was it can be again.
+                let _ = self.limit_memory(&wanted, &known);
+                let _ = self.limit_disk(wanted.max_disk_bytes, known.max_disk_bytes, &installer);
+                self.options.store(before);
+                return Err(error);
+            }
+            self.refresh_manifest_growth(&installer);
+            break;
+        }
+        self.refresh_wal_bytes_max();
+        self.refresh_rates();
+        self.refresh_memory();
+        self.refresh_room();
+        self.refresh_shortage();
+        let families = self.families.load_full();
+        families.values().for_each(|family| self.refresh_delay(family));
+        self.state.lock().to_compact.extend(families.keys());
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Makes the cache as large as is wanted.
+    fn limit_memory(&self, known: &MutableOptions, wanted: &MutableOptions) -> Result<()> {
+        let amounts = |options: &MutableOptions| (options.memory_limit, options.cache_bytes);
+        if amounts(known) == amounts(wanted) {
+            return Ok(());
+        }
+        if self.options().cache.is_some() {
+            let reason = "the cache is that of several stores: change its size with Cache::set_bytes";
+            return Err(Error::invalid_argument(reason));
+        }
+        if (known.memory_limit == 0) != (wanted.memory_limit == 0) {
+            let reason =
+                "whether there is a memory_limit cannot change while the store is open; close it and open it again";
+            return Err(Error::invalid_argument(reason));
+        }
+        self.cache.set_bytes(if wanted.memory_limit > 0 { wanted.memory_limit } else { wanted.cache_bytes })
+    }
+
     /// Of an open store: as the options say, or what all families' memtables have room for, four times.
     pub(crate) fn refresh_wal_bytes_max(&self) {
         let buffers = || self.families.load().values().map(|family| family.options().write_buffer_bytes).sum::<u64>();
-        let bytes = match self.options.wal_bytes_max {
+        let bytes = match self.options().wal_bytes_max {
             0 => buffers().saturating_mul(4),
             bytes => bytes,
         };
@@ -154,7 +213,7 @@ impl Store {
         let number = self.new_file_number();
         let path = self.path_of(&FileName::Options(number));
         let temporary = self.path_of(&FileName::OptionsTemporary(number));
-        let text = crate::options::print(&self.options, families, &self.foreign_options);
+        let text = crate::options::print(&self.options(), families, &self.foreign_options);
         if let Err(error) = self.env.files.write_atomically(&path, &temporary, text.as_bytes()) {
             for left in [path, temporary] {
                 if self.env.files.remove(&left).is_err() {
@@ -178,7 +237,7 @@ impl Store {
     /// where there is one: many families that are dropped one after the other do not make as many files.
     pub(crate) fn options_changed(&self, installer: &mut Installer) {
         self.state.lock().options_are_stale = true;
-        if self.options.background_jobs == 0 {
+        if self.options().background_jobs == 0 {
             // Told by `stats`, and tried again.
             let _ = self.refresh_options_file(installer);
         } else {

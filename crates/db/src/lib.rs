@@ -63,7 +63,8 @@ pub use operands::{
     BytesXorOperator, MaxOperator, MergeOperator, PutOperator, StringAppendOperator, UInt64AddOperator,
 };
 pub use options::{
-    BlobPartition, FamilyOptions, Options, ReadOptions, ReclaimMode, Separation, TransactionOptions, WriteOptions,
+    BlobPartition, FamilyOptions, MutableOptions, Options, ReadOptions, ReclaimMode, Separation, TransactionOptions,
+    WriteOptions,
 };
 pub use pinned::PinnedSlice;
 pub use reclaim::{BlobFileUse, ReclaimPlan, Reclaimed};

@@ -46,7 +46,7 @@ pub(crate) use self::tables::check_place;
 use crate::counters::Counters;
 use crate::family::{Family, Generation, View};
 use crate::options::{FamilyOptions, Options, OptionsInFile, Orders};
-use crate::reclaim::Trash;
+use crate::reclaim::{Trash, limit_of};
 use crate::store::{Installer, Parts, Store, check_next_file};
 use crate::version::{
     ManifestWriter, Recovered, RecoveredFamily, current_manifest, manifest_state, recover, write_new,
@@ -122,7 +122,7 @@ pub(crate) fn open(dir: &Path, options: Options, env: Env) -> Result<Opened> {
         }
     }
     let limits = Limits {
-        bytes: if options.max_disk_bytes > 0 { options.max_disk_bytes } else { u64::MAX },
+        bytes: limit_of(options.max_disk_bytes),
         ballast_bytes: options.ballast_bytes,
         ballast_name: files::BALLAST.to_string(),
         need: files::need,
@@ -204,7 +204,7 @@ pub(crate) fn catch_up(store: &Store) -> Result<Opened> {
         let reason = "the store is open for writing, and shows all that is written; only a handle that is open for reading only catches up";
         return Err(Error::invalid_argument(reason).with_path(&store.dir));
     }
-    read_steady(&store.dir, store.options.clone(), store.env.clone(), &Before::of(store), Sieve::refusing)
+    read_steady(&store.dir, (**store.options()).clone(), store.env.clone(), &Before::of(store), Sieve::refusing)
 }
 
 /// The same, to check what is left of a store with damage: without the files and the logs that are not whole. It has to have a manifest.
@@ -573,7 +573,7 @@ fn begin_writing(store: &Store, logs: &replay::Logs) -> Result<()> {
     }
     store.refresh_memory();
     store.room.begin_ballast();
-    store.begin_pace();
+    store.refresh_rates();
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use esker_env::metered::Meter;
 use esker_env::os::Origin;
 use esker_env::{Env, ReadFile};
@@ -24,7 +24,7 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_log::commit::CommitQueue;
 use esker_log::distrust;
-use esker_log::pacer::{Class, Pacer};
+use esker_log::pacer::Pacer;
 use esker_log::publish::Published;
 use parking_lot::{Condvar, Mutex};
 
@@ -53,7 +53,7 @@ use crate::{Error, ErrorKind, Result};
 pub(crate) struct Store {
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
-    pub(crate) options: Options,
+    pub(crate) options: ArcSwap<Options>,
     /// Options of the store's OPTIONS file that Esker does not model: kept, and written back.
     pub(crate) foreign_options: ForeignOptions,
     /// Written into tables.
@@ -286,12 +286,12 @@ impl Store {
             wants_log: AtomicBool::new(false),
             cannot_punch: AtomicBool::new(!parts.options.punch_holes),
             events: Events::new(parts.env.clock.monotonic()),
-            pacer: pacer(&parts.env, &parts.options),
-            pace: Pace::new(parts.options.background_jobs, parts.options.reclaim_mode),
+            pacer: Pacer::new(parts.env.clock.clone()),
+            pace: Pace::new(),
             room: Room::new(parts.meter),
             env: parts.env,
             dir: parts.dir,
-            options: parts.options,
+            options: ArcSwap::from_pointee(parts.options),
             foreign_options: parts.foreign_options,
             db_id: parts.db_id,
             session_id: parts.session_id,
@@ -376,12 +376,12 @@ impl Store {
 
     /// Opens a table or blob file that was written whole.
     pub(crate) fn open_sealed(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
-        Ok(esker_env::open_sealed(&*self.env.files, path, self.options.mmap_reads)?)
+        Ok(esker_env::open_sealed(&*self.env.files, path, self.options().mmap_reads)?)
     }
 
     /// The same for a blob file that is open since it was begun, and was ended.
     pub(crate) fn sealed_blob(&self, file: &Arc<BlobFile>) -> Arc<BlobFile> {
-        let mapped = self.options.mmap_reads.then(|| file.as_memory(&*self.env.files)).flatten();
+        let mapped = self.options().mmap_reads.then(|| file.as_memory(&*self.env.files)).flatten();
         mapped.unwrap_or_else(|| file.clone())
     }
 
@@ -488,22 +488,20 @@ impl Store {
 }
 
 impl Store {
+    /// What they are now: of one decision, one look.
+    #[inline]
+    pub(crate) fn options(&self) -> Guard<Arc<Options>> {
+        self.options.load()
+    }
+
     /// From now on background work keeps to its pace: an open was not to.
-    pub(crate) fn begin_pace(&self) {
-        self.set_total_rate(self.options.background_bytes_per_second_max);
+    pub(crate) fn refresh_rates(&self) {
+        let options = self.options();
+        let per_second = options.background_bytes_per_second_max;
+        self.pace.set_on(&options);
+        self.pacer.set_total_rate((per_second > 0).then_some(per_second));
+        self.set_reclaim_rate(None);
     }
-
-    /// 0 is as fast as it can.
-    pub(crate) fn set_total_rate(&self, bytes_per_second: u64) {
-        self.pacer.set_total_rate((bytes_per_second > 0).then_some(bytes_per_second));
-    }
-}
-
-fn pacer(env: &Env, options: &Options) -> Pacer {
-    let pacer = Pacer::new(env.clock.clone());
-    let rate = options.reclaim_bytes_per_second_max;
-    pacer.set_rate(Class::Reclaim, (rate > 0).then_some(rate));
-    pacer
 }
 
 fn closed(dir: &Path) -> Error {

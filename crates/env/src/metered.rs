@@ -63,7 +63,7 @@ pub struct Limits {
 pub struct Meter {
     /// What is kept of it included.
     all: Arc<AtomicU64>,
-    limit: u64,
+    limit: AtomicU64,
     need: fn(&Path) -> Need,
     ballast: Ballast,
 }
@@ -76,12 +76,18 @@ impl Meter {
 
     /// What they may take up before none but vital ones can grow.
     pub fn limit(&self) -> u64 {
-        if self.limit == u64::MAX { u64::MAX } else { self.limit.saturating_sub(RESERVE_BYTES) }
+        let limit = self.limit.load(Ordering::Acquire);
+        if limit == u64::MAX { u64::MAX } else { limit.saturating_sub(RESERVE_BYTES) }
+    }
+
+    /// They may take up so much from now on; `u64::MAX`: whatever there is. Those that take up more stay as they are.
+    pub fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Release);
     }
 
     /// Bytes that are kept for when others have filled the disk, once it is short of room.
-    pub const fn ballast_bytes(&self) -> u64 {
-        self.ballast.most()
+    pub fn ballast_bytes(&self) -> u64 {
+        self.ballast.most().min(self.limit.load(Ordering::Acquire) / BALLAST_PART)
     }
 
     /// Has what an earlier process left behind of them.
@@ -151,7 +157,8 @@ impl Charge {
             return Ok(before);
         }
         let need = (self.meter.need)(path);
-        let most = if need == Need::Vital { self.meter.limit } else { self.meter.limit() };
+        let limit = self.meter.limit.load(Ordering::Acquire);
+        let most = if need == Need::Vital { limit } else { self.meter.limit() };
         let within = |all: u64| all.checked_add(more).filter(|&all| all <= most);
         let raise = || self.meter.all.fetch_update(Ordering::AcqRel, Ordering::Acquire, within);
         let mut raised = raise();
@@ -160,7 +167,7 @@ impl Charge {
             raised = raise();
         }
         if raised.is_err() {
-            let reason = format!("the files in the directory may take up {} bytes", self.meter.limit);
+            let reason = format!("the files in the directory may take up {limit} bytes");
             return Err(Error::new("appending to", path, std::io::Error::new(std::io::ErrorKind::StorageFull, reason)));
         }
         *held = wanted;
@@ -197,7 +204,7 @@ impl Metered {
         let ballast_path = dir.join(&limits.ballast_name);
         let (all, ballast_bytes) = (Arc::<AtomicU64>::default(), limits.ballast_bytes.min(most / BALLAST_PART));
         let ballast = Ballast::new(files.clone(), ballast_path, ballast_bytes, all.clone());
-        let meter = Arc::new(Meter { all, limit: limits.bytes, need: limits.need, ballast });
+        let meter = Arc::new(Meter { all, limit: AtomicU64::new(limits.bytes), need: limits.need, ballast });
         let mut charges = HashMap::new();
         for entry in files.list(dir)? {
             let path = dir.join(&entry.name);

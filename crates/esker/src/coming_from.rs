@@ -42,7 +42,7 @@
 //! | `max_background_jobs` | [`Options::background_jobs`] | 0: work is done by who makes it necessary |
 //! | `NewLRUCache`, `block_cache` | [`Options::cache_bytes`], or [`Cache`] for several stores | |
 //! | `WriteBufferManager`, `cache_index_and_filter_blocks`, `strict_capacity_limit` | [`Options::memory_limit`], or [`Cache::within_limit`] | memtables, indexes, filters and the cache within one limit |
-//! | `rate_limiter` | [`Options::background_bytes_per_second_max`] | [`Db::set_background_bytes_per_second_max`] while it is open |
+//! | `rate_limiter` | [`Options::background_bytes_per_second_max`] | also while it is open |
 //! | `SstFileManager`, `max_allowed_space_usage` | [`Options::max_disk_bytes`] | never exceeded; reads, deletions and reclaim go on |
 //! | `max_total_wal_size`, `recycle_log_file_num` | [`Options::wal_bytes_max`], [`Options::recycled_logs_max`] | |
 //! | `wal_recovery_mode` | [`Options::wal_recovery`] | |
@@ -56,7 +56,8 @@
 //! | `prefix_extractor` | [`FamilyOptions::prefix`] | |
 //! | `enable_blob_files`, `min_blob_size`, `blob_file_size`, `blob_compression_type` | [`FamilyOptions::separation`], [`FamilyOptions::min_blob_size`], [`FamilyOptions::blob_file_bytes`], [`FamilyOptions::blob_compression`] | |
 //! | `enable_blob_garbage_collection`, `blob_garbage_collection_age_cutoff`, `…_force_threshold` | [`Options::max_space_amp`], [`Options::reclaim_mode`] | a bound to all files in place of an age |
-//! | `SetOptions` | [`Db::set_options`] | all of a family but `merge_operator`, `comparator` and `level_count`; those of the store change on reopen |
+//! | `SetOptions` | [`Db::set_options`] | all of a family but `merge_operator`, `comparator` and `level_count` |
+//! | `SetDBOptions`, `Cache::SetCapacity` | [`Db::set_db_options`], [`Cache::set_bytes`] | limits of the disk, memory, logs and rates, and when reclaim runs; the others at the next open |
 //! | `ldb`, `sst_dump`, `db_bench` | `esker get`, `put`, `scan` …, `esker dump`, `esker bench` | and they work on stores of Esker's |
 //!
 //! # Titan

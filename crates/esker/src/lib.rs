@@ -6,11 +6,11 @@ pub use esker_db::{
     BlobFileUse, BlobPartition, BulkLoad, BytesXorOperator, BytewiseComparator, Cache, CacheStats, Change, ChangedFile,
     Check, CheckProgress, ColumnFamily, CompactionFilter, Comparator, Copied, CopyProgress, Db, DbIterator, Entries,
     Event, EventKind, FamilyOptions, FamilyStats, FileChanges, FilterCandidate, FilterDecision, IngestOptions,
-    Ingested, Job, JobKind, LevelStats, Listener, Loaded, MaxOperator, MemoryStats, MergeOperator, OnDisk, Options,
-    PinnedSlice, PutOperator, ReadOptions, ReclaimMode, ReclaimPlan, Reclaimed, Recovery, ReverseBytewiseComparator,
-    Separation, Snapshot, SstFileInfo, SstFileWriter, Stats, StringAppendOperator, Transaction, TransactionIterator,
-    TransactionOptions, TtlFamily, TtlIterator, UInt64AddOperator, WaitCause, WithoutCurrent, WriteBatch, WriteOptions,
-    Written,
+    Ingested, Job, JobKind, LevelStats, Listener, Loaded, MaxOperator, MemoryStats, MergeOperator, MutableOptions,
+    OnDisk, Options, PinnedSlice, PutOperator, ReadOptions, ReclaimMode, ReclaimPlan, Reclaimed, Recovery,
+    ReverseBytewiseComparator, Separation, Snapshot, SstFileInfo, SstFileWriter, Stats, StringAppendOperator,
+    Transaction, TransactionIterator, TransactionOptions, TtlFamily, TtlIterator, UInt64AddOperator, WaitCause,
+    WithoutCurrent, WriteBatch, WriteOptions, Written,
 };
 pub use esker_db::{ChecksumKind, Compression, Error, ErrorKind, PrefixExtractor, RecoveryMode, Result};
 

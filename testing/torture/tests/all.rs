@@ -24,6 +24,7 @@ mod copies;
 mod crash;
 mod damage;
 mod db_full;
+mod db_options;
 mod edges;
 mod endings;
 mod events;

@@ -171,6 +171,7 @@ fn use_in_a_child(db: Db, walk: &mut DbIterator, keys: &mut DbIterator, held: Pi
     refused("flush", db.flush());
     refused("create", db.create_column_family("child", FamilyOptions::default()).map(drop));
     refused("separation", db.set_separation(&family, Separation::AtWrite));
+    refused("options of the store", db.set_db_options(|options| options.max_space_amp = 2.0));
     refused("compact", db.compact_range(&family, None, None));
     refused("checkpoint", db.checkpoint("/copy").map(drop));
     refused("close", db.close());

@@ -117,6 +117,10 @@ static void families(const esker_db *db) {
   FAILS(esker_db_set_option(db, all[1], "level0_stop_trigger", "30"), ESKER_KIND_INVALID_ARGUMENT, "level0_stop_trigger");
   FAILS(esker_db_set_option(db, NULL, "level_count", "3"), ESKER_KIND_INVALID_ARGUMENT, "level_count");
   FAILS(esker_db_set_option(db, NULL, "levels", "3"), ESKER_KIND_INVALID_ARGUMENT, "levels");
+  MUST(esker_db_set_db_option(db, "max_disk_bytes", "1GiB"));
+  FAILS(esker_db_set_db_option(db, "max_disk_bytes", "1KiB"), ESKER_KIND_INVALID_ARGUMENT, "max_disk_bytes");
+  FAILS(esker_db_set_db_option(db, "wal_dir", "/tmp"), ESKER_KIND_INVALID_ARGUMENT, "wal_bytes_max");
+  MUST(esker_db_set_db_option(db, "max_disk_bytes", "0"));
   MUST(esker_db_flush(db, all[1]));
   MUST(esker_db_drop_family(db, family));
   FAILS(esker_db_put(db, 0, all[1], T("u"), T("3")), ESKER_KIND_INVALID_ARGUMENT, "");
@@ -575,6 +579,8 @@ static void sharing(void) {
   esker_cache_free(cache);
   MUST(esker_cache_create_within_limit(64 << 20, &cache));
   esker_db_options *created = options();
+  FAILS(esker_cache_set_bytes(cache, 1), ESKER_KIND_INVALID_ARGUMENT, "memory_limit");
+  MUST(esker_cache_set_bytes(cache, 32 << 20));
   esker_db_options_set_cache(created, cache);
   esker_db *stores[2];
   const char *names[] = {"first of two", "second of two"};

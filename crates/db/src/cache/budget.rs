@@ -24,7 +24,7 @@ const TABLES_QUARTERS: u64 = 3;
 #[derive(Debug)]
 pub(super) struct Budget {
     /// `None` for a fixed capacity.
-    limit_bytes: Option<u64>,
+    limit_bytes: Option<AtomicU64>,
     /// Taken by open tables.
     reserved_bytes: AtomicU64,
     memtable_bytes: AtomicU64,
@@ -47,7 +47,7 @@ impl Budget {
 
     fn new(limit_bytes: Option<u64>, capacity_bytes: u64) -> Self {
         Self {
-            limit_bytes,
+            limit_bytes: limit_bytes.map(AtomicU64::new),
             reserved_bytes: AtomicU64::new(0),
             memtable_bytes: AtomicU64::new(0),
             active_bytes: AtomicU64::new(0),
@@ -59,7 +59,7 @@ impl Budget {
 
     /// The most that the cache can ever keep.
     pub(super) fn most_bytes(&self) -> u64 {
-        self.limit_bytes.unwrap_or_else(|| self.capacity_bytes())
+        self.limit().unwrap_or_else(|| self.capacity_bytes())
     }
 
     /// What the cache may keep now.
@@ -80,8 +80,27 @@ impl Budget {
         self.memtable_bytes.fetch_sub(less, Ordering::Relaxed);
     }
 
+    fn limit(&self) -> Option<u64> {
+        self.limit_bytes.as_ref().map(|bytes| bytes.load(Ordering::Relaxed))
+    }
+
     pub(super) fn limit_bytes(&self) -> u64 {
-        self.limit_bytes.unwrap_or_default()
+        self.limit().unwrap_or_default()
+    }
+
+    /// The limit is another from now on, or the capacity where that is fixed.
+    pub(super) fn set_bytes(&self, bytes: u64, set: impl FnOnce(u64)) {
+        match &self.limit_bytes {
+            Some(limit_bytes) => {
+                limit_bytes.store(bytes, Ordering::Relaxed);
+                self.apply(set);
+            }
+            None => {
+                let _applying = self.applying.lock();
+                self.capacity_bytes.store(bytes, Ordering::Relaxed);
+                set(bytes);
+            }
+        }
     }
 
     pub(super) fn is_limited(&self) -> bool {
@@ -97,7 +116,7 @@ impl Budget {
 
     /// Whether open tables keep more than their share (L3).
     pub(super) fn is_overreserved(&self) -> bool {
-        let Some(limit_bytes) = self.limit_bytes else { return false };
+        let Some(limit_bytes) = self.limit() else { return false };
         let left = limit_bytes.saturating_sub(self.memtable_bytes.load(Ordering::Relaxed));
         let rest = left.max(limit_bytes / LEAST_SHARE);
         self.reserved_bytes.load(Ordering::Relaxed) > rest / 4 * TABLES_QUARTERS
@@ -105,8 +124,11 @@ impl Budget {
 
     /// Hands the capacity to `set` if it changed (L1).
     pub(super) fn apply(&self, set: impl FnOnce(u64)) {
-        let Some(limit_bytes) = self.limit_bytes else { return };
+        if !self.is_limited() {
+            return;
+        }
         let _applying = self.applying.lock();
+        let limit_bytes = self.limit_bytes();
         let others = self.reserved_bytes.load(Ordering::Relaxed) + self.memtable_bytes.load(Ordering::Relaxed);
         let least = limit_bytes / LEAST_SHARE;
         let capacity_bytes = limit_bytes.saturating_sub(others).max(least - least / 4 * TABLES_QUARTERS);

@@ -36,6 +36,7 @@ use residents::Residents;
 pub use shared::Cache;
 
 use crate::counters::Counter;
+use crate::{Error, Result};
 
 /// Bytes of one entry besides the block's own: key, links and hash slot in the cache (about 80), `Arc` and `Block` (104).
 const ENTRY_OVERHEAD_BYTES: u64 = 184;
@@ -167,6 +168,20 @@ impl BlockCache {
     /// What it and others may keep in memory; 0 if that is not limited.
     pub(crate) fn limit_bytes(&self) -> u64 {
         self.budget.limit_bytes()
+    }
+
+    /// Keeps so much from now on: of everything where that is limited, else of blocks and values.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: it was made to keep nothing, and has no memory to keep anything in.
+    pub(crate) fn set_bytes(&self, bytes: u64) -> Result<()> {
+        let Some(blocks) = &self.blocks else {
+            let reason = "a cache of 0 bytes cannot become larger; close the store and open it with one";
+            return Err(Error::invalid_argument(reason));
+        };
+        self.budget.set_bytes(bytes, |capacity_bytes| blocks.set_capacity(capacity_bytes));
+        self.make_room();
+        Ok(())
     }
 
     /// Takes memory that stays as long as what is returned, for an open table, out of the budget.

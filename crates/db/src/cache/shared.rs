@@ -48,6 +48,20 @@ impl Cache {
         Ok(Self(Arc::new(BlockCache::within_limit(memory_limit))))
     }
 
+    /// Keeps so many bytes from now on, of what it was made to keep (RocksDB's `SetCapacity`). What is too much goes before this returns. Made for less than a 16th, its blocks
+    /// share fewer locks than one of that size would have; made for much more, large blocks find no place.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: out of the range of [`new`](Self::new) or [`within_limit`](Self::within_limit), whichever made it, or it was made to keep nothing.
+    pub fn set_bytes(&self, bytes: u64) -> Result<()> {
+        if self.0.limit_bytes() > 0 {
+            check_memory_limit(bytes)?
+        } else {
+            check_cache_bytes(bytes)?
+        }
+        self.0.set_bytes(bytes)
+    }
+
     /// What it did, for all its stores, and holds now.
     pub fn stats(&self) -> CacheStats {
         self.0.stats().into()

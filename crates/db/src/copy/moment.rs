@@ -99,7 +99,7 @@ impl Store {
                 family_id_max: self.installer.lock().family_id_max,
                 // Which has no logs, and would have its own beside its tables.
                 options: crate::options::print(
-                    &Options { wal_dir: None, ..self.options.clone() },
+                    &Options { wal_dir: None, ..(**self.options()).clone() },
                     &families,
                     &self.foreign_options,
                 ),

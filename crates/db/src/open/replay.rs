@@ -141,7 +141,7 @@ impl Logs {
                 let batch = check_batch(path, offset, record)?;
                 let Batch { sequence, count } = batch;
                 if let Some(note) = LogNote::of_batch(record) {
-                    if offset == 0 && store.options.wal_recovery != RecoveryMode::SkipCorrupt {
+                    if offset == 0 && store.options().wal_recovery != RecoveryMode::SkipCorrupt {
                         let before = ends.get(&note.log).copied();
                         missing = before.filter(|&end| lacks(end, note.end)).map(|end| (note.log, end));
                         if missing.is_some() {
@@ -158,7 +158,7 @@ impl Logs {
                 }
                 if let Some((torn_path, torn_offset)) = torn.take()
                     && expected.is_some_and(|expected| expected != sequence)
-                    && store.options.wal_recovery == RecoveryMode::PointInTime
+                    && store.options().wal_recovery == RecoveryMode::PointInTime
                 {
                     let reason = format!(
                         "the log ends torn, but a later log ({}) has writes; repair the store, or reopen with recovery mode SkipCorrupt, to \
@@ -170,7 +170,9 @@ impl Logs {
                 refuse_shared_numbers(path, offset, sequence, expected)?;
                 match pointers.follow(store, log.number, path, record)? {
                     Values::Whole => {}
-                    Values::Lost(_) | Values::Damaged(_) if store.options.wal_recovery == RecoveryMode::SkipCorrupt => {
+                    Values::Lost(_) | Values::Damaged(_)
+                        if store.options().wal_recovery == RecoveryMode::SkipCorrupt =>
+                    {
                         skipped.insert((log.number, offset));
                         found.skipped_bytes = found.skipped_bytes.saturating_add(record.len() as u64);
                         expected = Some(sequence + count);
@@ -369,7 +371,7 @@ impl Logs {
 pub(super) fn unchanged(store: &Store, extent: &Extent) -> Result<Option<Recovery>> {
     let Some(clean) = &extent.clean else { return Ok(None) };
     // A record whose header was lost or is not there yet looks like the end. These modes do not take it for that.
-    if matches!(store.options.wal_recovery, RecoveryMode::AbsoluteConsistency | RecoveryMode::SkipCorrupt) {
+    if matches!(store.options().wal_recovery, RecoveryMode::AbsoluteConsistency | RecoveryMode::SkipCorrupt) {
         return Ok(None);
     }
     let wals = store.state.lock().wals.clone();
@@ -478,7 +480,7 @@ fn check_durable(store: &Store, ends: &BTreeMap<FileNumber, u64>, found: &mut Re
         if missing_bytes(store, number, end.unwrap_or(0)) == 0 {
             continue;
         }
-        if store.options.wal_recovery == RecoveryMode::SkipCorrupt {
+        if store.options().wal_recovery == RecoveryMode::SkipCorrupt {
             found.skipped_bytes = found.skipped_bytes.saturating_add(if end.is_none() { durable } else { 0 });
             continue;
         }
@@ -502,7 +504,7 @@ fn may_be_left_out(store: &Store, log: &Log, (number, offset): (FileNumber, u64)
         );
         Err(Error::corruption(&store.path_of(&FileName::Wal(number)), offset, reason))
     };
-    if store.options.wal_recovery == RecoveryMode::AbsoluteConsistency {
+    if store.options().wal_recovery == RecoveryMode::AbsoluteConsistency {
         return damaged("but a later log has writes that came after what is missing");
     }
     let mut scanner = scanner(store, log)?;
@@ -516,7 +518,7 @@ fn may_be_left_out(store: &Store, log: &Log, (number, offset): (FileNumber, u64)
 
 /// Whether a log that lost a value to a power loss is taken for one that ends there.
 fn may_end_here(store: &Store, log: &Log) -> bool {
-    match store.options.wal_recovery {
+    match store.options().wal_recovery {
         RecoveryMode::AbsoluteConsistency => false,
         RecoveryMode::TolerateTornTail => log.is_last,
         RecoveryMode::PointInTime | RecoveryMode::SkipCorrupt => true,
@@ -524,7 +526,7 @@ fn may_end_here(store: &Store, log: &Log) -> bool {
 }
 
 fn scanner(store: &Store, log: &Log) -> Result<Scanner> {
-    open_scanner(store, log, store.options.wal_recovery)
+    open_scanner(store, log, store.options().wal_recovery)
 }
 
 fn open_scanner(store: &Store, log: &Log, mode: RecoveryMode) -> Result<Scanner> {

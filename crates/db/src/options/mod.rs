@@ -2,6 +2,7 @@
 //! open before the first file is touched; nothing is adjusted silently.
 
 mod kept;
+mod mutable;
 mod orders;
 mod partition;
 mod persist;
@@ -26,6 +27,7 @@ use crate::operands::MergeOperator;
 use crate::snapshot::Snapshot;
 use crate::{Error, Result};
 
+pub use mutable::MutableOptions;
 pub(crate) use orders::Orders;
 pub use partition::BlobPartition;
 pub(crate) use persist::{ForeignOptions, OptionsInFile, print, wal_dir_line};
@@ -207,7 +209,7 @@ pub struct Options {
     /// It leaves the device to reads and to the log, which no limit holds back. Below what writers bring, some times over since compaction writes it again, they are held back
     /// as wherever compaction is behind; and reclaim, which comes last, lets `max_space_amp` be exceeded. What an open flushes, loads, files that are
     /// taken in, copies and repairs go as fast as they can. May change while the store is open, with
-    /// [`Db::set_background_bytes_per_second_max`](crate::Db::set_background_bytes_per_second_max).
+    /// [`Db::set_db_options`](crate::Db::set_db_options).
     pub background_bytes_per_second_max: u64,
 
     /// Bytes of the disk that an open store keeps for itself, in a file that holds nothing, for when others have filled it: then deletions, flushes and
@@ -530,7 +532,7 @@ fn in_range<T: PartialOrd + std::fmt::Display>(name: &str, value: T, least: T, m
     Err(Error::invalid_argument(format!("option {name} is {value}, must be in {least}..={most}")))
 }
 
-pub(crate) fn check_background_rate(bytes_per_second: u64) -> Result<()> {
+fn check_background_rate(bytes_per_second: u64) -> Result<()> {
     if bytes_per_second == 0 {
         return Ok(());
     }

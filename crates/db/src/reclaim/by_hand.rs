@@ -280,8 +280,8 @@ impl Store {
     pub(crate) fn reclaim(&self, family: &Arc<Family>, garbage_part: f64) -> Result<Reclaimed> {
         check_part(garbage_part)?;
         family.check_not_dropped()?;
-        if self.options.reclaim_mode == ReclaimMode::Off {
-            let reason = "reclaim is switched off; open the store with reclaim_mode Auto or Manual";
+        if self.options().reclaim_mode == ReclaimMode::Off {
+            let reason = "reclaim is switched off; set reclaim_mode to Auto or Manual";
             return Err(Error::invalid_argument(reason));
         }
         let mut reclaimed = Reclaimed { bytes_before: blob_bytes(family), ..Reclaimed::default() };

@@ -144,7 +144,7 @@ impl Store {
         foreseen: &Foreseen,
     ) -> BTreeSet<FileNumber> {
         // Only background reclaim keeps to the bound.
-        let bound = if self.options.reclaim_mode == ReclaimMode::Auto { left.bound } else { i64::MAX };
+        let bound = if self.options().reclaim_mode == ReclaimMode::Auto { left.bound } else { i64::MAX };
         // Once where they are and once where they are merged.
         let table_bytes = family.table_bytes().max(1);
         let values_part = table_bytes as f64 / table_bytes.saturating_add(2 * BLOCK_BYTES) as f64;

@@ -60,6 +60,6 @@ pub(crate) use pick::{
 pub(crate) use punch::{Punch, fresh_bytes, has_pages, pick as pick_punch};
 pub(crate) use range::Removal;
 pub(crate) use ranges::{Ends, Ranges};
-pub(crate) use room::{BLOCK_BYTES, Left, Reserved, Room, rounding_bytes};
+pub(crate) use room::{BLOCK_BYTES, Left, Reserved, Room, limit_of, rounding_bytes};
 pub(crate) use trash::Trash;
 pub(crate) use window::pick_window;

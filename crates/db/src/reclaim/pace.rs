@@ -8,7 +8,7 @@
 //! Cost: of one put or get in [`SAMPLE`], two readings of the clock; of the others, a step of a thread's counter.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use esker_env::Clock;
@@ -16,7 +16,7 @@ use esker_log::pacer::{Class, Courtesy, Latencies};
 use parking_lot::Mutex;
 
 use crate::Result;
-use crate::options::ReclaimMode;
+use crate::options::{Options, ReclaimMode};
 use crate::store::Store;
 
 /// One call in so many is timed.
@@ -38,7 +38,7 @@ thread_local! {
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    is_on: bool,
+    is_on: AtomicBool,
     calls: Latencies,
     /// Bytes copied, ever.
     moved: AtomicU64,
@@ -59,20 +59,26 @@ struct Passes {
 pub(crate) struct PassUnderWay<'a>(&'a Store);
 
 impl Pace {
-    pub(crate) fn new(background_jobs: usize, mode: ReclaimMode) -> Self {
+    pub(crate) fn new() -> Self {
         let passes = Passes { courtesy: Courtesy::new(RATE_MIN), count: 0, looked_at: Duration::ZERO, moved: 0 };
         Self {
-            is_on: background_jobs > 1 && mode == ReclaimMode::Auto,
+            is_on: AtomicBool::new(false),
             calls: Latencies::default(),
             moved: AtomicU64::new(0),
             passes: Mutex::new(passes),
         }
     }
 
+    /// Whether anybody is considered (P2).
+    pub(crate) fn set_on(&self, options: &Options) {
+        let is_on = options.background_jobs > 1 && options.reclaim_mode == ReclaimMode::Auto;
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
+
     /// A call begins: when, if it is one of those that are timed.
     #[inline]
     pub(crate) fn begin_call(&self, clock: &dyn Clock) -> Option<Duration> {
-        let is_timed = self.is_on
+        let is_timed = self.is_on.load(Ordering::Relaxed)
             && CALLS.with(|calls| {
                 calls.set(calls.get().wrapping_add(1));
                 calls.get() % SAMPLE == 0
@@ -119,7 +125,7 @@ impl Store {
     /// Waits until `bytes` may be copied, unless the store is closed meanwhile.
     pub(crate) fn pace(&self, bytes: u64) -> Result<()> {
         let before = self.pace.moved.fetch_add(bytes, Ordering::Relaxed);
-        if self.pace.is_on && before / LOOK_BYTES != (before + bytes) / LOOK_BYTES {
+        if self.pace.is_on.load(Ordering::Relaxed) && before / LOOK_BYTES != (before + bytes) / LOOK_BYTES {
             self.look_at_callers();
         }
         let mut left = bytes;
@@ -157,8 +163,8 @@ impl Store {
     }
 
     /// Sets the rate, within what the options allow.
-    fn set_reclaim_rate(&self, rate: Option<u64>) {
-        let most = Some(self.options.reclaim_bytes_per_second_max).filter(|&most| most > 0);
+    pub(crate) fn set_reclaim_rate(&self, rate: Option<u64>) {
+        let most = Some(self.options().reclaim_bytes_per_second_max).filter(|&most| most > 0);
         let rate = rate.into_iter().chain(most).min();
         if self.pacer.rate(Class::Reclaim) != rate {
             self.pacer.set_rate(Class::Reclaim, rate);
@@ -178,7 +184,7 @@ mod tests {
     use crate::compaction::testing::separated;
     use crate::compaction::{pick_sweep, pick_window};
     use crate::reclaim::{Foreseen, pick, pick_any_step};
-    use crate::{Db, FamilyOptions, Options};
+    use crate::{Db, FamilyOptions};
 
     fn open(disk: &SimDisk, options: Options) -> Db {
         let family = FamilyOptions { blob_file_bytes: 64 << 10, ..separated() };
@@ -231,9 +237,9 @@ mod tests {
             assert!(bytes > PER_SECOND / 2 && seconds > least, "{step}: {bytes} bytes in {seconds} seconds");
         }
         // Changed while it is open.
-        assert!(db.set_background_bytes_per_second_max(1).is_err());
+        assert!(db.set_db_options(|options| options.background_bytes_per_second_max = 1).is_err());
         for (per_second, least, most) in [(PER_SECOND / 2, 1.6, 2.5), (0, -0.5, 0.0)] {
-            db.set_background_bytes_per_second_max(per_second).unwrap();
+            db.set_db_options(|options| options.background_bytes_per_second_max = per_second).unwrap();
             fill(&db, &mut random, 1);
             let (began, before) = (now(), written(&db));
             db.flush().unwrap();

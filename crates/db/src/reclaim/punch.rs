@@ -245,7 +245,7 @@ impl Store {
 
     /// The next pages of a gap that may go, and where to go on in it; `None` at its end.
     fn dead_pages_of_gap(&self, blob: &BlobFile, gap: Range<u64>) -> Result<Option<(Range<u64>, u64)>> {
-        if self.options.holes_within_values {
+        if self.options().holes_within_values {
             return dead_value(blob, gap.start, gap.end);
         }
         Ok((!gap.is_empty()).then(|| (whole_pages(gap.clone()), gap.end)))

@@ -120,7 +120,7 @@ impl Ranges {
     /// Those of what is written to the deepest level of `version`.
     pub(crate) fn of(&self, store: &Store, family: &Family, version: &Version) -> Ends {
         let count = count_for(&family.options(), family.blob_file_bytes(), version.ledger().total().live_bytes());
-        let is_reclaimed = store.options.reclaim_mode == ReclaimMode::Auto && family.separation().moves_out();
+        let is_reclaimed = store.options().reclaim_mode == ReclaimMode::Auto && family.separation().moves_out();
         let mut held = self.0.lock();
         if count < 2 || !is_reclaimed || has_pages(version) {
             *held = Arc::new([]);

@@ -41,7 +41,7 @@ use crate::compaction::PARTS_MAX;
 use crate::events::WaitCause;
 use crate::family::Family;
 use crate::options::{ReclaimMode, Separation};
-use crate::store::{KeptOut, State, Store};
+use crate::store::{Installer, KeptOut, State, Store};
 use crate::version::Version;
 use crate::write::Request;
 use crate::{Error, ErrorKind, Result};
@@ -445,6 +445,11 @@ impl Squeezed {
     }
 }
 
+/// What `max_disk_bytes` means to the meter.
+pub(crate) const fn limit_of(max_disk_bytes: u64) -> u64 {
+    if max_disk_bytes > 0 { max_disk_bytes } else { u64::MAX }
+}
+
 /// What of a version's tables only leads to values in blob files, as far as one can tell from how many there are of each kind.
 fn pointing_bytes(version: &Version, of_tables: u64) -> u64 {
     let entries = version.table_sums().entries;
@@ -474,7 +479,7 @@ pub(super) fn signed(bytes: u64) -> i64 {
 impl Store {
     /// Asks the file system how much room there is: in a store open for reading only, how much there would be for who writes to it.
     pub(crate) fn refresh_room(&self) {
-        let limit = match (&self.room.meter, self.options.max_disk_bytes) {
+        let limit = match (&self.room.meter, self.options().max_disk_bytes) {
             (Some(meter), _) => meter.limit(),
             (None, limit) if self.read_only && limit > 0 => limit,
             (None, _) => u64::MAX,
@@ -490,6 +495,33 @@ impl Store {
         for family in self.families.load().values() {
             family.set_file_bytes_max(self.room.file_bytes_max());
         }
+    }
+
+    /// Makes it `wanted` bytes that all files may take up, 0 for no limit, in place of `known`.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: less, and writes would have no room any more; it is as before.
+    pub(crate) fn limit_disk(&self, known: u64, wanted: u64, installer: &Installer) -> Result<()> {
+        let Some(meter) = self.room.meter.as_ref().filter(|_| known != wanted) else { return Ok(()) };
+        let set = |limit| {
+            meter.set_limit(limit);
+            self.refresh_room();
+            self.refresh_manifest_growth(installer);
+        };
+        let alone = self.room.look();
+        set(limit_of(wanted));
+        let left = self.left_afresh().disk;
+        if limit_of(wanted) >= limit_of(known) || left > 0 {
+            return Ok(());
+        }
+        set(limit_of(known));
+        drop(alone);
+        let missing = left.unsigned_abs();
+        let used = self.room.used();
+        let reason = format!(
+            "max_disk_bytes cannot become {wanted}: the store takes up {used} bytes, and compactions and flushes would lack {missing} more; free some first"
+        );
+        Err(Error::invalid_argument(reason))
     }
 
     /// Whoever wanted more of the disk than is left may have gone: then less is freed for it.
@@ -558,7 +590,7 @@ impl Store {
             unflushed += flushed * BLOCK_BYTES;
         }
         live += tables;
-        let amp = self.options.max_space_amp;
+        let amp = self.options().max_space_amp;
         let bounded = (live as f64 * amp) as u64;
         // What leads to values is no user's, as far as that leaves most of the room to garbage.
         let overhead = (overhead as f64 * amp) as u64;
@@ -575,7 +607,7 @@ impl Store {
         let after_flushes = signed(most) - signed(used) - signed(reserved) - signed(unflushed) - on_their_way;
         // Logs, and what becomes of memtables; they leave a small store half of what it may take.
         let slack = limit.saturating_sub(live);
-        let punches = self.options.punch_holes;
+        let punches = self.options().punch_holes;
         let next_pass = |family: &Arc<Family>| next_pass_bytes(family, &family.view.load().version, slack, punches);
         // Where most of the tables lead to no blob file a range of them may be more than there is.
         let next_pass = self.families.load().values().map(next_pass).max().unwrap_or(0).min(slack / NEXT_PASS_PART);
@@ -611,7 +643,7 @@ impl Store {
 
     /// How much that is of what it may take up, and what says so.
     fn most(&self) -> String {
-        let (most, limit) = (self.room.bytes_max.load(Ordering::Relaxed), self.options.max_disk_bytes);
+        let (most, limit) = (self.room.bytes_max.load(Ordering::Relaxed), self.options().max_disk_bytes);
         match self.room.meter.as_ref().is_some_and(|meter| limit > 0 && meter.limit() == most) {
             true => format!("of {limit} (max_disk_bytes)"),
             false => format!("of {most} that the disk has for it"),
@@ -784,7 +816,7 @@ impl Store {
         let left = self.left();
         self.room.note_left(&left);
         let is_short = left.disk.saturating_sub(signed(self.room.of_writers())) <= signed(bytes);
-        let is_beyond = keeps_bound && self.options.reclaim_mode == ReclaimMode::Auto && left.bound <= 0;
+        let is_beyond = keeps_bound && self.options().reclaim_mode == ReclaimMode::Auto && left.bound <= 0;
         if is_short || is_beyond {
             self.room.give_back(credit, self.for_writers(&left) / COPIES);
             return None;
@@ -796,7 +828,7 @@ impl Store {
 
     /// What writers may take of what is left: where reclaim waits for the user, whatever the bound is.
     fn for_writers(&self, left: &Left) -> i64 {
-        match self.options.reclaim_mode {
+        match self.options().reclaim_mode {
             ReclaimMode::Auto => left.disk.min(left.bound - left.next_pass),
             _ => left.disk,
         }
@@ -805,7 +837,7 @@ impl Store {
     /// Waits for work that may free something, or has it done; `false` if there is none, or if it fails: the state of the store
     /// says why, and whoever waits goes on without what it would have freed.
     fn get_on(&self, wanted: i64, squeezed: &mut Squeezed) -> bool {
-        if self.options.background_jobs == 0 && self.run_due_work().is_err() {
+        if self.options().background_jobs == 0 && self.run_due_work().is_err() {
             return false;
         }
         match self.wait_for_work() {
@@ -833,7 +865,7 @@ impl Store {
 
     /// Whether somebody frees something, or is about to.
     fn may_free(&self, state: &State) -> bool {
-        let is_due = self.options.background_jobs > 0 && (state.is_due() || self.trash.is_filled());
+        let is_due = self.options().background_jobs > 0 && (state.is_due() || self.trash.is_filled());
         is_due || state.is_at_work()
     }
 
@@ -856,7 +888,7 @@ impl Store {
         }
         self.note_all_versions();
         self.changed.notify_all();
-        self.options.background_jobs > 0 || self.run_due_work().is_ok()
+        self.options().background_jobs > 0 || self.run_due_work().is_ok()
     }
 }
 

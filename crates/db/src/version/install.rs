@@ -124,12 +124,19 @@ impl Store {
 
     /// What a manifest grows to: on a small disk, no more than one blob file takes of it.
     fn manifest_bytes_max(&self) -> u64 {
-        self.options.manifest_bytes_max.min(self.room.file_bytes_max())
+        self.options().manifest_bytes_max.min(self.room.file_bytes_max())
     }
 
     fn note_manifest_growth(&self, manifest: &ManifestWriter) {
         self.manifest_growth.store(manifest.growth_bytes(self.manifest_bytes_max()), Ordering::Relaxed);
         self.room.note_manifest(manifest.bytes());
+    }
+
+    /// What a manifest may grow to is another now.
+    pub(crate) fn refresh_manifest_growth(&self, installer: &Installer) {
+        if let Some(manifest) = &installer.manifest {
+            self.note_manifest_growth(manifest);
+        }
     }
 
     /// A new one was written.

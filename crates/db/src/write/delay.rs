@@ -18,7 +18,7 @@ impl Store {
 
     /// Works out how fast writers may write now. Called whenever a view of `family` has changed.
     pub(crate) fn refresh_delay(&self, family: &Family) {
-        if self.options.background_jobs == 0 {
+        if self.options().background_jobs == 0 {
             return;
         }
         let (mut state, rate) = loop {
@@ -56,6 +56,6 @@ impl Store {
             sealed_memtables: view.sealed.len(),
             sealed_memtables_max: options.write_buffer_count_max,
         };
-        WriteDelay { bytes_per_second_min: self.options.delayed_write_bytes_per_second_min }.rate(&debt)
+        WriteDelay { bytes_per_second_min: self.options().delayed_write_bytes_per_second_min }.rate(&debt)
     }
 }

@@ -148,7 +148,7 @@ impl Store {
     /// `ReadOnly`: what is durable is unknown.
     pub(super) fn sync_last_log(&self, lead: &mut Lead) -> Result<()> {
         let values = unsynced_values(lead);
-        if !values.is_empty() && lead.beside.is_none() && self.options.background_jobs > 0 {
+        if !values.is_empty() && lead.beside.is_none() && self.options().background_jobs > 0 {
             // Without a thread for it, one comes after the other.
             lead.beside = Beside::start(&self.env).ok();
         }
@@ -192,7 +192,7 @@ impl Store {
     pub(crate) fn sync_logs_for_flush(&self) -> Result<()> {
         // A log that is written over as another one has to be durable (L5), as has what pointers lead to.
         let is_plain = |log: &Arc<EndedLog>| log.values.is_empty();
-        let are_tables_enough = self.options.recycled_logs_max == 0
+        let are_tables_enough = self.options().recycled_logs_max == 0
             && self.families.load().len() == 1
             && self.ended_logs.lock().iter().all(is_plain);
         if !are_tables_enough {
@@ -307,7 +307,7 @@ impl Store {
         // One from before the open may be of a kind whose records do not tell whose they are (L5).
         let is_ours = number >= self.first_log;
         let is_durable = is_ours && self.durable_log.load(Ordering::Acquire) >= number.get();
-        let kept = if is_durable { self.options.recycled_logs_max } else { 0 };
+        let kept = if is_durable { self.options().recycled_logs_max } else { 0 };
         state.retired_logs.push_back(path);
         // The oldest first: should the manifest be lost, what is left is replayed, and must not lack what came later.
         let excess = state.retired_logs.len().saturating_sub(kept);
@@ -398,7 +398,7 @@ impl Store {
 
     /// See [`Order::expect_spare`].
     pub(crate) fn spare_due_at(&self) -> Option<u64> {
-        (self.options.background_jobs > 0).then(|| self.log_bytes() / 2)
+        (self.options().background_jobs > 0).then(|| self.log_bytes() / 2)
     }
 
     /// An empty log at `path`.
@@ -410,7 +410,7 @@ impl Store {
 
     fn log_writer(&self, file: Arc<dyn AppendFile>, number: FileNumber) -> Result<LogWriter> {
         self.preallocate_log(&file)?;
-        if self.options.recycled_logs_max == 0 {
+        if self.options().recycled_logs_max == 0 {
             return Ok(LogWriter::new(file));
         }
         Ok(LogWriter::recyclable(file, log_number_tag(number.get())))

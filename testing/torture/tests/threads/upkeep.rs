@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use esker::{ColumnFamily, Db, Error, ErrorKind, Options, ReadOptions, Result};
+use esker::{ColumnFamily, Db, Error, ErrorKind, Options, ReadOptions, ReclaimMode, Result};
 use esker_torture::options::changed;
 use fastrand::Rng;
 
@@ -35,7 +35,7 @@ fn step(
     random: &mut Rng,
 ) -> std::result::Result<(), (Error, &'static str)> {
     let as_step = |done: Result<()>, doing| done.map_err(|error| (error, doing));
-    match random.u8(..13) {
+    match random.u8(..14) {
         0 => as_step(db.flush_cf(family), "flushing"),
         1 => as_step(db.flush(), "flushing all"),
         2 => as_step(db.compact_range(family, None, None), "compacting"),
@@ -50,6 +50,7 @@ fn step(
         }
         7 => as_step(db.reclaim_plan(family, 0.3).map(drop), "planning"),
         8 => as_step(change_options(db, family, random), "changing options"),
+        13 => as_step(change_db_options(db, random), "changing options of the store"),
         9 => as_step(copy(life, db, random), "copying"),
         10 => as_step(check(life, db), "checking"),
         11 => as_step(look_beside(life, db), "opening beside"),
@@ -65,6 +66,24 @@ fn change_options(db: &Db, family: &ColumnFamily, random: &mut Rng) -> Result<()
     let seed = random.u64(..);
     // Called as often as somebody else is faster.
     db.set_options(family, |options| *options = changed(&mut Rng::with_seed(seed), options))
+}
+
+/// All but `max_disk_bytes`, which a life is measured by.
+fn change_db_options(db: &Db, random: &mut Rng) -> Result<()> {
+    let seed = random.u64(..);
+    db.set_db_options(|options| {
+        let random = &mut Rng::with_seed(seed);
+        match options.memory_limit {
+            0 => options.cache_bytes = options.cache_bytes.min(1) * random.u64(1..4 << 20),
+            _ => options.memory_limit = random.u64(1 << 20..8 << 20),
+        }
+        options.wal_bytes_max = [0, 64 << 10, 1 << 20][random.usize(..3)];
+        options.manifest_bytes_max = random.u64(4 << 10..64 << 10);
+        options.group_bytes_max = random.u64(4 << 10..1 << 20);
+        options.reclaim_mode = [ReclaimMode::Auto, ReclaimMode::Manual][random.usize(..2)];
+        options.max_space_amp = [1.05, 1.3, 3.0][random.usize(..3)];
+        options.holes_within_values = random.bool();
+    })
 }
 
 /// One in a life: files of the store have two names from then on.
