@@ -155,7 +155,7 @@ impl Store {
             if let Err(error) = done {
                 // What it was it can be again.
                 let _ = self.limit_memory(&wanted, &known);
-                let _ = self.limit_disk(wanted.max_disk_bytes, known.max_disk_bytes, &installer);
+                self.set_disk_limit(known.max_disk_bytes, &installer);
                 self.options.store(before);
                 return Err(error);
             }

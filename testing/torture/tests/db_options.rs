@@ -133,6 +133,14 @@ fn the_limit_of_the_disk_rises_and_falls() {
         assert!(full < 2_500 && used(&disk) <= 4 << 20, "{full}");
         assert_eq!(db.put("more", value(0)).unwrap_err().kind(), ErrorKind::Exhausted);
 
+        // What cannot be written down changes nothing, though it would help.
+        for n in 0..3 {
+            disk.fail_at(disk.op_count() + n, Fault::Eio);
+            assert_eq!(limit(8 << 20).unwrap_err().kind(), ErrorKind::Io);
+            disk.heal();
+            assert_eq!(db.put("more", value(0)).unwrap_err().kind(), ErrorKind::Exhausted);
+            assert!(db.db_options().max_disk_bytes == 4 << 20 && used(&disk) <= 4 << 20);
+        }
         limit(8 << 20).unwrap();
         let more = fill(&db, full, 10_000);
         assert!(more > full + full / 2 && more < 5_000 && used(&disk) <= 8 << 20, "{full}, {more}");

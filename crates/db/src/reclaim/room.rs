@@ -502,26 +502,31 @@ impl Store {
     /// # Errors
     /// `InvalidArgument`: less, and writes would have no room any more; it is as before.
     pub(crate) fn limit_disk(&self, known: u64, wanted: u64, installer: &Installer) -> Result<()> {
-        let Some(meter) = self.room.meter.as_ref().filter(|_| known != wanted) else { return Ok(()) };
-        let set = |limit| {
-            meter.set_limit(limit);
-            self.refresh_room();
-            self.refresh_manifest_growth(installer);
-        };
-        let alone = self.room.look();
-        set(limit_of(wanted));
-        let left = self.left_afresh().disk;
+        if known == wanted {
+            return Ok(());
+        }
+        let left = self.set_disk_limit(wanted, installer);
         if limit_of(wanted) >= limit_of(known) || left > 0 {
             return Ok(());
         }
-        set(limit_of(known));
-        drop(alone);
+        self.set_disk_limit(known, installer);
         let missing = left.unsigned_abs();
         let used = self.room.used();
         let reason = format!(
             "max_disk_bytes cannot become {wanted}: the store takes up {used} bytes, and compactions and flushes would lack {missing} more; free some first"
         );
         Err(Error::invalid_argument(reason))
+    }
+
+    /// The same, whatever it leaves: that is returned.
+    pub(crate) fn set_disk_limit(&self, max_disk_bytes: u64, installer: &Installer) -> i64 {
+        let _alone = self.room.look();
+        if let Some(meter) = &self.room.meter {
+            meter.set_limit(limit_of(max_disk_bytes));
+        }
+        self.refresh_room();
+        self.refresh_manifest_growth(installer);
+        self.left_afresh().disk
     }
 
     /// Whoever wanted more of the disk than is left may have gone: then less is freed for it.
