@@ -168,7 +168,7 @@ impl Db {
 
     fn start_threads(&self) -> Result<()> {
         let store = &self.open.store;
-        for index in 0..store.options().background_jobs {
+        for index in 0..store.background_jobs {
             let worker = store.clone();
             let work = Box::new(move || worker.work_until_closed());
             self.open.threads.lock().push(store.env.threads.spawn(&format!("esker-bg-{index}"), work)?);

@@ -237,7 +237,7 @@ impl Store {
     /// where there is one: many families that are dropped one after the other do not make as many files.
     pub(crate) fn options_changed(&self, installer: &mut Installer) {
         self.state.lock().options_are_stale = true;
-        if self.options().background_jobs == 0 {
+        if self.background_jobs == 0 {
             // Told by `stats`, and tried again.
             let _ = self.refresh_options_file(installer);
         } else {

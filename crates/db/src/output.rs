@@ -267,7 +267,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
 
     /// The same, with files synced beside this thread where the store has threads, and the system one more: else they are synced here.
     pub(crate) fn syncing_beside(mut self) -> Self {
-        if self.store.options().background_jobs > 0 {
+        if self.store.background_jobs > 0 {
             self.syncer = Syncer::start(&self.store.env).ok();
         }
         self

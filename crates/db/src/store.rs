@@ -54,6 +54,8 @@ pub(crate) struct Store {
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
     pub(crate) options: ArcSwap<Options>,
+    /// As these say, for good.
+    pub(crate) background_jobs: usize,
     /// Options of the store's OPTIONS file that Esker does not model: kept, and written back.
     pub(crate) foreign_options: ForeignOptions,
     /// Written into tables.
@@ -291,6 +293,7 @@ impl Store {
             room: Room::new(parts.meter),
             env: parts.env,
             dir: parts.dir,
+            background_jobs: parts.options.background_jobs,
             options: ArcSwap::from_pointee(parts.options),
             foreign_options: parts.foreign_options,
             db_id: parts.db_id,

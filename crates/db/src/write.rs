@@ -458,7 +458,7 @@ impl Store {
     fn seal(&self, lead: &mut Lead, families: &[u32]) -> Result<()> {
         self.wait_for_buffers(families)?;
         self.rotate(lead, families)?;
-        if self.options().background_jobs == 0 {
+        if self.background_jobs == 0 {
             self.run_due_work()?;
         }
         Ok(())
@@ -483,7 +483,7 @@ impl Store {
         for &id in families {
             let Some(family) = self.family(id) else { continue };
             let is_full = || family.view.load().sealed.len() + 1 >= family.options().write_buffer_count_max;
-            if self.options().background_jobs == 0 {
+            if self.background_jobs == 0 {
                 // A flush that failed before is tried again, or memory would have no bound.
                 if is_full() {
                     self.run_due_work()?;
@@ -603,7 +603,7 @@ impl Store {
         self.check_writable()?;
         self.wait_for_buffers(families)?;
         self.rotate(lead, families)?;
-        if self.options().background_jobs == 0 {
+        if self.background_jobs == 0 {
             self.run_due_work()?;
         }
         let last = |id: &u32| self.family(*id).and_then(|f| f.view.load().sealed.first().cloned().map(|g| (f, g)));

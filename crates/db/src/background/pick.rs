@@ -135,8 +135,8 @@ impl Store {
         }
         // One thread stays free for flushes, where there is more than one. While writers wait for space it may move what a window holds:
         // that is soon done, and much of it is waiting for the device.
-        let is_last = state.compacting > 0 && state.compacting + 1 >= self.options().background_jobs;
-        if is_last && (state.compacting >= self.options().background_jobs || !self.room.is_awaited()) {
+        let is_last = state.compacting > 0 && state.compacting + 1 >= self.background_jobs;
+        if is_last && (state.compacting >= self.background_jobs || !self.room.is_awaited()) {
             return None;
         }
         let picked = {
@@ -154,7 +154,7 @@ impl Store {
             return Some(Work::Options);
         }
         // While the device takes what the one before has written, this thread has nothing better to do.
-        let beside = if self.options().background_jobs > 1 { flush::pick(&families, state, true) } else { None };
+        let beside = if self.background_jobs > 1 { flush::pick(&families, state, true) } else { None };
         beside.map(|plan| Work::flush(plan, state))
     }
 
@@ -175,7 +175,7 @@ impl Store {
         }
         self.note_room_came(state);
         // Passes begin earlier while nobody waits.
-        let is_pressed = self.options().background_jobs > 0 && self.room.is_pressed(self.env.clock.monotonic());
+        let is_pressed = self.background_jobs > 0 && self.room.is_pressed(self.env.clock.monotonic());
         if !is_pressed {
             state.to_compact.append(&mut state.once_calm);
         }
@@ -415,7 +415,7 @@ impl Store {
         let tables = version.table_sums().bytes;
         let pass = reclaim::pass_bytes(family, version, left.slack);
         let copied_bytes_max = reclaim::copied_bytes(family, version, left.slack);
-        let is_pressed = self.options().background_jobs == 0 || self.room.is_pressed(self.env.clock.monotonic());
+        let is_pressed = self.background_jobs == 0 || self.room.is_pressed(self.env.clock.monotonic());
         // Where passes are small: the one that runs and the next, for which writers leave room; and, while nobody waits, more for them, and for what
         // windows take out of files that only the last of them frees: else they would wait for each pass until it ends, however slowly they write.
         let ahead = match reclaim::writes_little(family, version, left.slack) {

@@ -34,7 +34,7 @@ impl Store {
         result?;
         // Space is what manual compactions are for.
         self.trash.purge_again()?;
-        if self.options().background_jobs == 0 { self.run_due_work() } else { Ok(()) }
+        if self.background_jobs == 0 { self.run_due_work() } else { Ok(()) }
     }
 
     /// Level after level down to the deepest, and then, within that one, what was there before and holds deletions or

@@ -139,7 +139,7 @@ impl Beside {
         let sink = Sink { outputs, internal: Vec::new() };
         let mut beside = Self { queues: Vec::new(), turn: 0, spare, threads: Vec::new(), result: Arc::default() };
         let mut packed = Vec::new();
-        for _ in 0..if packs { store.options().background_jobs.min(PACKERS_MAX) } else { 0 } {
+        for _ in 0..if packs { store.background_jobs.min(PACKERS_MAX) } else { 0 } {
             let (queue, batches) = sync_channel::<Step>(BATCHES_MAX);
             let (to, from) = sync_channel(BATCHES_MAX);
             let options = Arc::clone(&options);
@@ -221,7 +221,7 @@ impl BulkLoad {
     pub(crate) fn begin(store: &Arc<Store>, family: &Arc<Family>) -> Result<Self> {
         store.check_takes_writes()?;
         let first = store.take_load_sequence()?;
-        let writer = if store.options().background_jobs == 0 {
+        let writer = if store.background_jobs == 0 {
             let outputs = OutputFiles::loading(store.clone(), family.clone(), first.get(), true, None);
             Writer::Here(Box::new(Sink { outputs, internal: Vec::new() }))
         } else {

@@ -125,7 +125,7 @@ impl Drop for Brought<'_> {
         for path in self.paths.drain(..) {
             self.store.trash.add(path);
         }
-        if self.store.options().background_jobs == 0 {
+        if self.store.background_jobs == 0 {
             // What cannot be removed is tried again with the next purge.
             let _ = self.store.trash.purge();
         }

@@ -842,7 +842,7 @@ impl Store {
     /// Waits for work that may free something, or has it done; `false` if there is none, or if it fails: the state of the store
     /// says why, and whoever waits goes on without what it would have freed.
     fn get_on(&self, wanted: i64, squeezed: &mut Squeezed) -> bool {
-        if self.options().background_jobs == 0 && self.run_due_work().is_err() {
+        if self.background_jobs == 0 && self.run_due_work().is_err() {
             return false;
         }
         match self.wait_for_work() {
@@ -870,7 +870,7 @@ impl Store {
 
     /// Whether somebody frees something, or is about to.
     fn may_free(&self, state: &State) -> bool {
-        let is_due = self.options().background_jobs > 0 && (state.is_due() || self.trash.is_filled());
+        let is_due = self.background_jobs > 0 && (state.is_due() || self.trash.is_filled());
         is_due || state.is_at_work()
     }
 
@@ -893,7 +893,7 @@ impl Store {
         }
         self.note_all_versions();
         self.changed.notify_all();
-        self.options().background_jobs > 0 || self.run_due_work().is_ok()
+        self.background_jobs > 0 || self.run_due_work().is_ok()
     }
 }
 

@@ -18,7 +18,7 @@ impl Store {
 
     /// Works out how fast writers may write now. Called whenever a view of `family` has changed.
     pub(crate) fn refresh_delay(&self, family: &Family) {
-        if self.options().background_jobs == 0 {
+        if self.background_jobs == 0 {
             return;
         }
         let (mut state, rate) = loop {

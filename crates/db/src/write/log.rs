@@ -148,7 +148,7 @@ impl Store {
     /// `ReadOnly`: what is durable is unknown.
     pub(super) fn sync_last_log(&self, lead: &mut Lead) -> Result<()> {
         let values = unsynced_values(lead);
-        if !values.is_empty() && lead.beside.is_none() && self.options().background_jobs > 0 {
+        if !values.is_empty() && lead.beside.is_none() && self.background_jobs > 0 {
             // Without a thread for it, one comes after the other.
             lead.beside = Beside::start(&self.env).ok();
         }
@@ -398,7 +398,7 @@ impl Store {
 
     /// See [`Order::expect_spare`].
     pub(crate) fn spare_due_at(&self) -> Option<u64> {
-        (self.options().background_jobs > 0).then(|| self.log_bytes() / 2)
+        (self.background_jobs > 0).then(|| self.log_bytes() / 2)
     }
 
     /// An empty log at `path`.

@@ -499,7 +499,7 @@ impl Store {
         generation.blobs.add_bytes(bytes);
         appended.0.push(Append { generation: generation.clone(), partition, before, bytes });
         self.counters.write_blob_bytes.add(bytes);
-        if self.options().background_jobs > 0
+        if self.background_jobs > 0
             && let Some(sync) = blob.due_sync(SYNCED_BYTES)
         {
             self.ask_for_sync(sync);
