@@ -146,6 +146,13 @@ fn copies_and_repairs_know_where_logs_are() {
     let db = open(&disk, Some("/logs")).unwrap();
     write(&db, 0);
     db.checkpoint("/copy").unwrap();
+    // A copy sends nobody there who opens it by its OPTIONS file, as RocksDB does.
+    let names_them = |path: &Path| String::from_utf8_lossy(&disk.file_bytes(path).unwrap()).contains("/logs");
+    let of = |start: &str| {
+        disk.paths().into_iter().filter(|path| path.to_string_lossy().starts_with(start)).collect::<Vec<_>>()
+    };
+    assert!(of("/store/OPTIONS").iter().any(|path| names_them(path)));
+    assert!(!of("/copy/OPTIONS").is_empty() && !of("/copy/OPTIONS").iter().any(|path| names_them(path)));
     let copy = Db::open_with_env("/copy", options(None), disk.env()).unwrap();
     assert_has(&copy, 30);
     copy.close().unwrap();
