@@ -159,11 +159,12 @@ impl Store {
                 self.options.store(before);
                 return Err(error);
             }
+            // Under the lock: of two changes, the later one holds.
             self.refresh_manifest_growth(&installer);
+            self.refresh_wal_bytes_max();
+            self.refresh_rates();
             break;
         }
-        self.refresh_wal_bytes_max();
-        self.refresh_rates();
         self.refresh_memory();
         self.refresh_room();
         self.refresh_shortage();
