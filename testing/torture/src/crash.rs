@@ -7,11 +7,15 @@
 //!
 //! `testing/torture/long` sets them and adds up what [`Tally`] prints.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
+use std::hash::Hasher;
+use std::ops::Range;
 
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{ErrorKind, Result};
+use xxhash_rust::xxh3::Xxh3;
 
 /// Sampled images of each death, unless `ESKER_TORTURE_IMAGES` says otherwise.
 pub const SAMPLES: u64 = 2;
@@ -65,13 +69,25 @@ pub fn operations(disk: &SimDisk, first: u64, word: &str) -> Vec<u64> {
     disk.trace().iter().filter(is_wanted).filter_map(index).filter(|&index| index >= first).collect()
 }
 
+/// These operations of a healthy run, which was traced, with each way in which they fail: of what is no append, nothing comes too short.
+pub fn faults(disk: &SimDisk, operations: Range<u64>) -> impl Iterator<Item = (u64, Fault)> {
+    let appends: HashSet<u64> = self::operations(disk, operations.start, "append").into_iter().collect();
+    let ways = move |n| {
+        FAULTS
+            .map(|fault| (n, fault))
+            .into_iter()
+            .filter(move |(_, fault)| appends.contains(&n) || !matches!(fault, Fault::ShortWrite { .. }))
+    };
+    operations.flat_map(move |n| ways.clone()(n).collect::<Vec<_>>())
+}
+
 /// What is left of a disk that died at operation `n`: by the death of the process, and by a loss of power that keeps nothing
-/// unsynced, everything, and samples of it.
+/// unsynced, everything, and samples of it. Each content once, with what is promised of the first.
 pub fn images(disk: &SimDisk, n: u64) -> impl Iterator<Item = Image> {
     let disk_left = disk.after_process_death();
     let promise = kept_by_reopening(&disk_left);
     let process = Image { name: "process death".to_owned(), disk: disk_left, promise };
-    std::iter::once(process).chain(power_losses(disk, n))
+    distinct(std::iter::once(process).chain(left_by_power_losses(disk, n)))
 }
 
 /// What the next process finds on a disk whose power stays: what was acknowledged, unless pages that a failed sync left have gone.
@@ -81,6 +97,10 @@ pub fn kept_by_reopening(disk: &SimDisk) -> Promise {
 
 /// The same for the loss of power alone.
 pub fn power_losses(disk: &SimDisk, n: u64) -> impl Iterator<Item = Image> {
+    distinct(left_by_power_losses(disk, n))
+}
+
+fn left_by_power_losses(disk: &SimDisk, n: u64) -> impl Iterator<Item = Image> {
     let wanted = std::env::var("ESKER_TORTURE_IMAGES").ok().and_then(|count| count.parse().ok());
     let extremes = [
         ("power loss, nothing unsynced survives".to_owned(), Survivors::Nothing),
@@ -91,7 +111,58 @@ pub fn power_losses(disk: &SimDisk, n: u64) -> impl Iterator<Item = Image> {
         (format!("power loss, sample {seed:#x} survives"), Survivors::Sample { seed })
     });
     let leave = |(name, survivors)| Image { name, disk: disk.after_power_loss(survivors), promise: Promise::Durable };
-    extremes.into_iter().chain(samples).map(leave).collect::<Vec<_>>().into_iter()
+    extremes.into_iter().chain(samples).map(leave)
+}
+
+/// Each content once. All are made before the first is looked at, which may change the disk that they are of.
+fn distinct(images: impl Iterator<Item = Image>) -> impl Iterator<Item = Image> {
+    let mut seen = HashSet::new();
+    images.filter(|image| seen.insert(content(&image.disk))).collect::<Vec<_>>().into_iter()
+}
+
+/// Stands for all that the next process finds on a disk.
+fn content(disk: &SimDisk) -> u64 {
+    let mut hasher = Xxh3::new();
+    disk.hash_live(&mut hasher);
+    hasher.finish()
+}
+
+/// What must be in an image.
+pub trait Promised {
+    /// Whether who finds this finds `other`, too.
+    fn includes(&self, other: &Self) -> bool;
+}
+
+/// The first so many batches.
+impl Promised for usize {
+    fn includes(&self, other: &Self) -> bool {
+        self >= other
+    }
+}
+
+/// These batches.
+impl Promised for BTreeSet<usize> {
+    fn includes(&self, other: &Self) -> bool {
+        self.is_superset(other)
+    }
+}
+
+/// The images of one life that were looked at. From one operation to the next, much of what a death would leave is the same: nothing unsynced
+/// survives until the next sync.
+#[derive(Debug, Default)]
+pub struct Looked<P> {
+    /// What was found in each content.
+    found: RefCell<HashMap<u64, P>>,
+}
+
+impl<P: Promised> Looked<P> {
+    /// Looks at an image that must have what was `promised`, unless one like it is known to. `look` says what it found.
+    pub fn at(&self, image: &Image, promised: &P, look: impl FnOnce() -> P) {
+        let content = content(&image.disk);
+        if !self.found.borrow().get(&content).is_some_and(|found| found.includes(promised)) {
+            self.found.borrow_mut().insert(content, look());
+        }
+    }
 }
 
 /// Whether what was open on a disk warns the next process that a sync failed.

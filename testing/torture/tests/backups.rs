@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use esker::env::sim::{ReadFault, SimDisk, Survivors};
 use esker::env::{Env, Error};
 use esker::{BackupInfo, Backups, Db, ErrorKind, FamilyOptions, NewBackup, Options, Result, Separation, WriteBatch};
-use esker_torture::crash::{FAULTS, Promise, Replay, Tally, images, kill, power_losses};
+use esker_torture::crash::{Promise, Replay, Tally, faults, images, kill, power_losses};
 use esker_torture::hooked::{Call, Hooked};
 use esker_torture::model::{Model, contents};
 use esker_torture::workload::{Ledger, Step, run, steps};
@@ -330,12 +330,13 @@ fn generations_are_whole_whatever_call_fails() {
         let (left, options, expected) = two_generations(200 + seed);
         for act in ACTS {
             let healthy = left.after_process_death();
+            healthy.set_tracing(true);
             let db = open(&healthy, "/store", &options).unwrap();
             let (first, first_read) = (healthy.op_count(), healthy.read_count());
             act.run(&healthy, &db).unwrap();
             let (ops, reads) = (healthy.op_count(), healthy.read_count());
             drop(db);
-            let writes = (first..ops).flat_map(|n| FAULTS.map(|fault| (n, Some(fault))));
+            let writes = faults(&healthy, first..ops).map(|(n, fault)| (n, Some(fault)));
             for (n, fault) in writes.chain((first_read..reads).map(|n| (n, None))) {
                 let what = format!("{replay}: {act:?}, {fault:?} at {n} in {first}..{ops}, {first_read}..{reads}");
                 tally.fault();
@@ -433,6 +434,7 @@ fn a_restored_store_is_whole_or_none() {
         let (left, options, mut expected) = two_generations(300 + seed);
         expected.remove(&3);
         let healthy = left.after_process_death();
+        healthy.set_tracing(true);
         restore(&healthy).unwrap();
         let (ops, reads) = (healthy.op_count(), healthy.read_count());
         let before = bytes_under(&left, SET);
@@ -455,7 +457,7 @@ fn a_restored_store_is_whole_or_none() {
                 assert!(contents(&db).unwrap() == expected[&1], "{what}");
             }
         }
-        let writes = (0..ops).flat_map(|n| FAULTS.map(|fault| (n, Some(fault))));
+        let writes = faults(&healthy, 0..ops).map(|(n, fault)| (n, Some(fault)));
         for (n, fault) in writes.chain((0..reads).map(|n| (n, None))) {
             let what = format!("{replay}: {fault:?} at {n} in 0..{ops}, 0..{reads}");
             tally.fault();

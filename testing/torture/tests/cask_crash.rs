@@ -10,7 +10,7 @@ use std::time::Duration;
 use esker::env::sim::{SimDisk, Survivors};
 use esker::{Cask, CaskOptions, CaskWriteOptions};
 use esker_torture::cask::{Past, Step, TTL_SECONDS_MAX, contents, options, run, steps, verified};
-use esker_torture::crash::{Replay, Tally, disk, images, kill, power_losses};
+use esker_torture::crash::{Looked, Replay, Tally, disk, images, kill, power_losses};
 use esker_torture::seeds;
 use fastrand::Rng;
 
@@ -84,7 +84,7 @@ fn verify_twice(
 }
 
 fn die_everywhere(replay: Replay, scene: &Scene, stride: u64, tally: &Tally) {
-    let ops = scene.healthy_op_count();
+    let (ops, looked) = (scene.healthy_op_count(), Looked::default());
     for n in (replay.seed % stride..ops).step_by(stride as usize) {
         let disk = disk(scene.seed);
         kill(&disk, n);
@@ -92,7 +92,11 @@ fn die_everywhere(replay: Replay, scene: &Scene, stride: u64, tally: &Tally) {
         let _ = scene.play(&disk, &mut past);
         for image in images(&disk, n) {
             let what = format!("{replay}: died at operation {n} of {ops}, {}", image.name);
-            verify(&image.disk, &scene.options, &past, past.promised(image.promise), &what);
+            let promised = past.promised(image.promise);
+            looked.at(&image, promised, || {
+                verify(&image.disk, &scene.options, &past, promised, &what);
+                promised.clone()
+            });
             tally.image();
         }
     }
@@ -114,7 +118,7 @@ fn acknowledged_writes_survive_death_at_every_operation() {
 fn long_lives_survive_death() {
     let test = "long_lives_survive_death";
     let tally = Tally::new(test);
-    for seed in seeds(8) {
+    for seed in seeds(6) {
         die_everywhere(Replay { file: FILE, test, seed }, &Scene::new(100 + seed, 200), 29, &tally);
     }
 }
@@ -131,7 +135,7 @@ fn recovery_survives_death_at_every_operation() {
         disk.die_after(scene.healthy_op_count() * 3 / 4);
         let mut past = Past::new(&disk);
         let _ = scene.play(&disk, &mut past);
-        let crashed = disk.after_power_loss(Survivors::Sample { seed });
+        let (crashed, looked) = (disk.after_power_loss(Survivors::Sample { seed }), Looked::default());
         for n in 0.. {
             let again = crashed.after_process_death();
             kill(&again, n);
@@ -140,7 +144,10 @@ fn recovery_survives_death_at_every_operation() {
             drop(opened);
             for image in power_losses(&again, n) {
                 let what = format!("{replay}: recovery died at its operation {n}, {}", image.name);
-                verify(&image.disk, &scene.options, &past, &past.durable, &what);
+                looked.at(&image, &past.durable, || {
+                    verify(&image.disk, &scene.options, &past, &past.durable, &what);
+                    past.durable.clone()
+                });
                 tally.image();
             }
             if whole {

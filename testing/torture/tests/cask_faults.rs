@@ -10,7 +10,7 @@ use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Cask, CaskOptions, CaskWriteOptions, ErrorKind};
 use esker_torture::cask::{Past, Step, contents, options, reads_without_lost_pages, run_on, steps, verified};
 use esker_torture::crash::{
-    FAULTS, Replay, Tally, disk, every_read_of_an_open_fails, images, is_warned, kept_by_reopening, operations,
+    FAULTS, Replay, Tally, disk, every_read_of_an_open_fails, faults, images, is_warned, kept_by_reopening, operations,
     power_losses,
 };
 use esker_torture::hooked::{Call, Hooked};
@@ -39,15 +39,15 @@ fn every_call_may_fail_once() {
     for seed in seeds(2) {
         let (options, steps) = scene(300 + seed, 40);
         let healthy = disk(seed);
+        healthy.set_tracing(true);
         let cask = open(&healthy, &options).unwrap();
         let first = healthy.op_count();
         run_on(&cask, &steps, &mut Past::new(&healthy));
         let ops = healthy.op_count();
         drop(cask);
-        for n in first..ops {
-            for fault in FAULTS.map(|fault| of_any_length(fault, n)) {
-                one_fault(Replay { file: FILE, test, seed }, &options, &steps, n, fault, &tally);
-            }
+        for (n, fault) in faults(&healthy, first..ops) {
+            let fault = of_any_length(fault, n);
+            one_fault(Replay { file: FILE, test, seed }, &options, &steps, n, fault, &tally);
         }
     }
 }

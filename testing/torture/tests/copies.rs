@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::env::{Env, Error, FileKind};
 use esker::{Copied, Db, ErrorKind, FamilyOptions, Options, Result, Separation, WriteBatch};
-use esker_torture::crash::{FAULTS, Promise, Replay, Tally, images, kill, may_end_writes, operations, power_losses};
+use esker_torture::crash::{
+    FAULTS, Promise, Replay, Tally, faults, images, kill, may_end_writes, operations, power_losses,
+};
 use esker_torture::hooked::{Call, Hooked};
 use esker_torture::model::{Model, contents};
 use esker_torture::workload::{Ledger, Step, run, steps};
@@ -319,13 +321,14 @@ fn a_copy_that_fails_leaves_nothing() {
             let replay = Replay { file: FILE, test, seed };
             let (options, steps) = scene(500 + seed, 60);
             let healthy = SimDisk::new();
+            healthy.set_tracing(true);
             let db = filled(&healthy, &options, &steps);
             let expected = contents(&db).unwrap();
             let first = healthy.op_count();
             kind.make(&db).unwrap();
             let ops = healthy.op_count();
             drop(db);
-            for (n, fault) in (first..ops).flat_map(|n| FAULTS.map(|fault| (n, fault))) {
+            for (n, fault) in faults(&healthy, first..ops) {
                 let what = format!("{replay}: {kind:?}, operation {n} in {first}..{ops} fails with {fault:?}");
                 tally.fault();
                 let disk = SimDisk::new();
@@ -393,6 +396,7 @@ fn a_backup_is_brought_up_to_date_and_is_a_backup_at_every_moment() {
             (db, earlier)
         };
         let healthy = SimDisk::new();
+        healthy.set_tracing(true);
         let (db, earlier) = both(&healthy);
         let later = contents(&db).unwrap();
         let from = healthy.op_count();
@@ -432,7 +436,7 @@ fn a_backup_is_brought_up_to_date_and_is_a_backup_at_every_moment() {
                 db.backup(COPY, &mut |_| ()).unwrap_or_else(|error| panic!("{what}, made again: {error}"));
                 assert!(copy_of(&image.disk, &what).unwrap() == contents(&db).unwrap(), "{what}, made again");
             }
-            for fault in FAULTS {
+            for (_, fault) in faults(&healthy, n..n + 1) {
                 let what = format!("{replay}: operation {n} in {from}..{ops} fails with {fault:?}");
                 tally.fault();
                 let disk = SimDisk::new();

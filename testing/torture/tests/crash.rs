@@ -6,7 +6,7 @@
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{Compression, Db, FamilyOptions, Options, ReclaimMode, Separation, Stats, WriteOptions};
-use esker_torture::crash::{Replay, Tally, disk, images, kill, power_losses};
+use esker_torture::crash::{Looked, Replay, Tally, disk, images, kill, power_losses};
 use esker_torture::model::{Model, Op, contents};
 use esker_torture::workload::{Ledger, Step, run, steps};
 use esker_torture::{options, seeds};
@@ -53,8 +53,8 @@ impl Scene {
     }
 }
 
-/// Opens what a crash left, twice, and compares it with what was promised.
-fn verify(disk: &SimDisk, options: &Options, ledger: &Ledger, least: usize, what: &str) {
+/// Opens what a crash left, twice, and compares it with what was promised. Returns how many batches are there.
+fn verify(disk: &SimDisk, options: &Options, ledger: &Ledger, least: usize, what: &str) -> usize {
     let mut start = Model::new();
     start.families.insert("reversed".to_owned(), Default::default());
     let mut kept = None;
@@ -78,6 +78,7 @@ fn verify(disk: &SimDisk, options: &Options, ledger: &Ledger, least: usize, what
         assert!(check.errors.is_empty(), "{what}: {:?}", check.errors);
         db.close().unwrap();
     }
+    kept.unwrap()
 }
 
 fn summary(model: &Model) -> Vec<(String, usize)> {
@@ -85,7 +86,7 @@ fn summary(model: &Model) -> Vec<(String, usize)> {
 }
 
 fn die_everywhere(replay: Replay, scene: &Scene, stride: u64, tally: &Tally) {
-    let ops = scene.healthy_op_count();
+    let (ops, looked) = (scene.healthy_op_count(), Looked::default());
     for n in (replay.seed % stride..ops).step_by(stride as usize) {
         let disk = disk(scene.seed);
         kill(&disk, n);
@@ -94,7 +95,8 @@ fn die_everywhere(replay: Replay, scene: &Scene, stride: u64, tally: &Tally) {
         let _ = scene.play(&disk, &mut ledger);
         for image in images(&disk, n) {
             let what = format!("{replay}: died at operation {n} of {ops}, {}", image.name);
-            verify(&image.disk, &scene.options, &ledger, ledger.least(image.promise), &what);
+            let least = ledger.least(image.promise);
+            looked.at(&image, &least, || verify(&image.disk, &scene.options, &ledger, least, &what));
             tally.image();
         }
     }
@@ -174,7 +176,7 @@ fn recovery_survives_death_at_every_operation() {
         disk.die_after(scene.healthy_op_count() * 3 / 4);
         let mut ledger = Ledger::default();
         let _ = scene.play(&disk, &mut ledger);
-        let crashed = disk.after_power_loss(Survivors::Sample { seed });
+        let (crashed, looked) = (disk.after_power_loss(Survivors::Sample { seed }), Looked::default());
         let mut n = 0;
         loop {
             let again = crashed.after_process_death();
@@ -184,7 +186,8 @@ fn recovery_survives_death_at_every_operation() {
             drop(opened);
             for image in power_losses(&again, n) {
                 let what = format!("{replay}: recovery died at its operation {n}, {}", image.name);
-                verify(&image.disk, &scene.options, &ledger, ledger.durable, &what);
+                let look = || verify(&image.disk, &scene.options, &ledger, ledger.durable, &what);
+                looked.at(&image, &ledger.durable, look);
                 tally.image();
             }
             if whole && !again.is_dead() {

@@ -3,7 +3,7 @@
 use esker::env::sim::{Fault, ReadFault, SimDisk, Survivors};
 use esker::{Db, ErrorKind, Options, WriteOptions};
 use esker_torture::crash::{
-    FAULTS, Replay, Tally, disk, every_read_of_an_open_fails, images, is_warned, kept_by_reopening, may_end_writes,
+    Replay, Tally, disk, every_read_of_an_open_fails, faults, images, is_warned, kept_by_reopening, may_end_writes,
     operations, power_losses,
 };
 use esker_torture::model::{Model, Op, contents};
@@ -44,15 +44,14 @@ fn every_call_may_fail_once() {
     for seed in seeds(2) {
         let (options, steps) = scene(300 + seed);
         let healthy = disk(seed);
+        healthy.set_tracing(true);
         let db = open(&healthy, &options).unwrap();
         let first = healthy.op_count();
         run_on(&db, &steps, &mut Ledger::default());
         let ops = healthy.op_count();
         drop(db);
-        for n in first..ops {
-            for fault in FAULTS {
-                one_fault(Replay { file: FILE, test, seed }, &options, &steps, n, fault, &tally);
-            }
+        for (n, fault) in faults(&healthy, first..ops) {
+            one_fault(Replay { file: FILE, test, seed }, &options, &steps, n, fault, &tally);
         }
     }
 }

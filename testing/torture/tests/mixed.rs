@@ -455,7 +455,8 @@ impl<'a> Run<'a> {
         if self.db().stats().background_error.is_none() {
             return;
         }
-        let image = images(&self.disk, n).nth(self.random.usize(..4)).unwrap();
+        let mut left: Vec<_> = images(&self.disk, n).collect();
+        let image = left.swap_remove(self.random.usize(..left.len()));
         let found = self.again(image.disk);
         let kept = self.ledger.prefix(&self.start, &found, self.ledger.least(image.promise));
         assert!(kept.is_some(), "after a failure and {}: none of the states since what was promised", image.name);

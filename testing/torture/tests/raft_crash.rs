@@ -6,7 +6,7 @@
 use esker::RaftLog;
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::raft::{Options, RecoveryMode};
-use esker_torture::crash::{Replay, Tally, disk, images, kill, operations, power_losses};
+use esker_torture::crash::{Looked, Replay, Tally, disk, images, kill, operations, power_losses};
 use esker_torture::raft::{Contents, Group, Ledger, Op, Step, contents, options, steps};
 use esker_torture::seeds;
 use fastrand::Rng;
@@ -54,8 +54,8 @@ impl Scene {
     }
 }
 
-/// Opens what a crash left, twice, and compares it with what was promised.
-fn verify(disk: &SimDisk, options: &Options, ledger: &Ledger, least: usize, what: &str) {
+/// Opens what a crash left, twice, and compares it with what was promised. Returns how many batches are there.
+fn verify(disk: &SimDisk, options: &Options, ledger: &Ledger, least: usize, what: &str) -> usize {
     let mut kept = None;
     for attempt in ["first", "second"] {
         let log = RaftLog::open_with_env("/log", options.clone(), disk.env())
@@ -68,6 +68,7 @@ fn verify(disk: &SimDisk, options: &Options, ledger: &Ledger, least: usize, what
         assert!(expected == found, "{what}: the second open found something else");
         log.close().unwrap();
     }
+    kept.unwrap()
 }
 
 /// Each group's indexes and keys.
@@ -79,7 +80,7 @@ fn summary(contents: &Contents) -> String {
 }
 
 fn die_everywhere(replay: Replay, scene: &Scene, stride: u64, tally: &Tally) {
-    let ops = scene.healthy_op_count();
+    let (ops, looked) = (scene.healthy_op_count(), Looked::default());
     for n in (replay.seed % stride..ops).step_by(stride as usize) {
         let disk = disk(scene.seed);
         kill(&disk, n);
@@ -87,7 +88,8 @@ fn die_everywhere(replay: Replay, scene: &Scene, stride: u64, tally: &Tally) {
         let _ = scene.play(&disk, &mut ledger);
         for image in images(&disk, n) {
             let what = format!("{replay}: died at operation {n} of {ops}, {}", image.name);
-            verify(&image.disk, &scene.options, &ledger, ledger.least(image.promise), &what);
+            let least = ledger.least(image.promise);
+            looked.at(&image, &least, || verify(&image.disk, &scene.options, &ledger, least, &what));
             tally.image();
         }
     }
@@ -109,7 +111,7 @@ fn acknowledged_batches_survive_death_at_every_operation() {
 fn long_lives_survive_death() {
     let test = "long_lives_survive_death";
     let tally = Tally::new(test);
-    for seed in seeds(12) {
+    for seed in seeds(8) {
         die_everywhere(Replay { file: FILE, test, seed }, &Scene::new(100 + seed, 250), 11, &tally);
     }
 }
@@ -126,7 +128,7 @@ fn recovery_survives_death_at_every_operation() {
         disk.die_after(scene.healthy_op_count() * 3 / 4);
         let mut ledger = Ledger::default();
         let _ = scene.play(&disk, &mut ledger);
-        let crashed = disk.after_power_loss(Survivors::Sample { seed });
+        let (crashed, looked) = (disk.after_power_loss(Survivors::Sample { seed }), Looked::default());
         for n in 0.. {
             let again = crashed.after_process_death();
             kill(&again, n);
@@ -135,7 +137,8 @@ fn recovery_survives_death_at_every_operation() {
             drop(opened);
             for image in power_losses(&again, n) {
                 let what = format!("{replay}: recovery died at its operation {n}, {}", image.name);
-                verify(&image.disk, &scene.options, &ledger, ledger.durable, &what);
+                let look = || verify(&image.disk, &scene.options, &ledger, ledger.durable, &what);
+                looked.at(&image, &ledger.durable, look);
                 tally.image();
             }
             if whole && !again.is_dead() {

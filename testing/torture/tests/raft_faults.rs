@@ -5,7 +5,7 @@ use esker::raft::{ErrorKind, FileId, Options, Queue, RecoveryMode, Version};
 use esker::{LogBatch, RaftLog};
 use esker_format::raft::file_header::FileHeader;
 use esker_torture::crash::{
-    FAULTS, Replay, Tally, disk, every_read_of_an_open_fails, images, is_warned, kept_by_reopening, operations,
+    FAULTS, Replay, Tally, disk, every_read_of_an_open_fails, faults, images, is_warned, kept_by_reopening, operations,
     power_losses,
 };
 use esker_torture::raft::{Ledger, Op, Step, contents, options, reads_without_lost_pages, steps};
@@ -32,18 +32,17 @@ fn open(disk: &SimDisk, options: &Options) -> esker::Result<RaftLog> {
 fn every_call_may_fail_once() {
     let test = "every_call_may_fail_once";
     let tally = Tally::new(test);
-    for seed in seeds(5) {
+    for seed in seeds(3) {
         let (options, steps) = scene(300 + seed);
         let healthy = disk(seed);
+        healthy.set_tracing(true);
         let log = open(&healthy, &options).unwrap();
         let first = healthy.op_count();
         let mut ledger = Ledger::default();
         steps.iter().for_each(|step| ledger.step(&log, step).unwrap());
         let ops = healthy.op_count();
-        for n in first..ops {
-            for fault in FAULTS {
-                one_fault(Replay { file: FILE, test, seed }, &options, &steps, n, fault, &tally);
-            }
+        for (n, fault) in faults(&healthy, first..ops) {
+            one_fault(Replay { file: FILE, test, seed }, &options, &steps, n, fault, &tally);
         }
     }
 }

@@ -16,6 +16,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 use super::crash::{Draw, Survivors};
@@ -134,6 +135,15 @@ impl Content {
             *place = *byte;
         }
         count
+    }
+
+    /// The file as all who look at it see it, and its holes.
+    pub(super) fn hash_live<H: Hasher>(&self, hasher: &mut H) {
+        let kept = self.kept();
+        let end = kept.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        self.file_len().hash(hasher);
+        hasher.write(slice(&kept, 0, end as u64));
+        self.holes.hash(hasher);
     }
 
     pub(super) fn holes(&self) -> &BTreeSet<u64> {

@@ -75,6 +75,7 @@ mod window;
 mod tests;
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -86,8 +87,8 @@ pub use crash::Survivors;
 pub use entropy::SeededEntropy;
 pub use faults::{Fault, ReadFault};
 
-use crate::Env;
 use crate::os::OsThreads;
+use crate::{Clock, Env};
 use disk::Disk;
 
 /// A simulated disk, with the machine around it. Cloning makes another handle to the same disk.
@@ -242,6 +243,13 @@ impl SimDisk {
     /// Every file, in order. Neither an operation nor a read.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.shared.disk.lock().paths()
+    }
+
+    /// Feeds `hasher` what processes of this machine find: the disk's names, links, bytes, lengths and holes, but not what of them is durable,
+    /// and the time. Neither an operation nor a read.
+    pub fn hash_live<H: Hasher>(&self, hasher: &mut H) {
+        self.shared.clock.monotonic().hash(hasher);
+        self.shared.disk.lock().tree.hash_live(hasher);
     }
 
     /// Starts or stops writing down the operations.

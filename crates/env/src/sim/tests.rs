@@ -168,6 +168,39 @@ fn a_clock_stands_still_until_somebody_waits() {
 }
 
 #[test]
+fn disks_on_which_processes_find_the_same_have_one_hash() {
+    let hash = |disk: &SimDisk| {
+        let mut hasher = std::hash::DefaultHasher::new();
+        disk.hash_live(&mut hasher);
+        hasher.finish()
+    };
+    let disk = store();
+    let file = create(&disk, "file", b"some bytes");
+    let first = hash(&disk);
+    file.sync().unwrap();
+    assert_eq!(hash(&disk), first, "what is durable does not count");
+    assert_ne!(hash(&disk.after_power_loss(Survivors::Nothing)), first, "its name is not durable");
+    assert_eq!(hash(&disk.after_process_death()), first);
+    assert_eq!(hash(&disk.after_power_loss(Survivors::Everything)), first);
+    type Change = fn(&SimDisk, &dyn AppendFile);
+    let changes: [(&str, Change); 7] = [
+        ("bytes", |_, file| file.append(&[b"!"]).unwrap()),
+        ("a length", |_, file| assert!(file.preallocate(5000).unwrap())),
+        ("a hole", |disk, _| disk.punch_hole(&path("file"), 0..4096).unwrap()),
+        ("a directory", |disk, _| disk.create_dir_all(&path("more")).unwrap()),
+        ("a link", |disk, _| disk.link(&path("file"), &path("other")).unwrap()),
+        ("a name", |disk, _| disk.rename(&path("other"), &path("another")).unwrap()),
+        ("the time", |disk, _| disk.clock().advance(Duration::from_secs(1))),
+    ];
+    let mut found = vec![first];
+    for (what, change) in changes {
+        change(&disk, &*file);
+        assert!(!found.contains(&hash(&disk)), "{what}");
+        found.push(hash(&disk));
+    }
+}
+
+#[test]
 fn entropy_repeats_its_seed_and_goes_on_over_a_restart() {
     let draw = |disk: &SimDisk| {
         let mut bytes = [0; 16];

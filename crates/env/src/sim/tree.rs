@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::hash::{Hash, Hasher};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::io::Errno;
@@ -229,6 +230,21 @@ impl Tree {
         }
         found.sort();
         found
+    }
+
+    /// All that can be reached from the root by live names.
+    pub(super) fn hash_live<H: Hasher>(&self, hasher: &mut H) {
+        let mut dirs = vec![ROOT];
+        while let Some(dir) = dirs.pop() {
+            for (name, inode) in self.directory(dir).iter().flat_map(|directory| &directory.live) {
+                (dir, name, inode).hash(hasher);
+                match self.nodes.get(inode) {
+                    Some(Node::Directory(_)) => dirs.push(*inode),
+                    Some(Node::File(file)) => file.content.hash_live(hasher),
+                    None => {}
+                }
+            }
+        }
     }
 
     /// The file at `path`, made with the directories above it if need be; its name and theirs become durable.

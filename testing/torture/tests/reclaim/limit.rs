@@ -123,7 +123,7 @@ fn live_at_the_limit(seed: u64) {
 /// separations are switched, and values moved by hand, where there is no room for it.
 #[test]
 fn a_store_at_its_limit_gets_out_whatever_its_options() {
-    for seed in seeds(12) {
+    for seed in seeds(8) {
         live_at_the_limit(seed);
     }
 }

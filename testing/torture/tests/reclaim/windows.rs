@@ -153,7 +153,7 @@ fn death_and_failures_among_windows_lose_nothing() {
     drop(db);
     assert!(points.len() > 8, "{} windows", points.len());
     // Each at another place: a window is some dozens of operations, and its last one is the last but a few of its put.
-    for (nth, end) in points.iter().enumerate().step_by(points.len() / 4) {
+    for (nth, end) in points.iter().enumerate().step_by(points.len() / 2) {
         for back in [1, 5, 17] {
             let n = end.saturating_sub(back + nth as u64 % 3);
             let disk = SimDisk::new();
