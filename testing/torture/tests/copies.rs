@@ -384,7 +384,7 @@ fn a_backup_is_brought_up_to_date_and_is_a_backup_at_every_moment() {
     let test = "a_backup_is_brought_up_to_date_and_is_a_backup_at_every_moment";
     let tally = Tally::new(test);
     let mut kept = 0;
-    for seed in seeds(3) {
+    for seed in seeds(2) {
         let replay = Replay { file: FILE, test, seed };
         let (options, steps) = scene(700 + seed, 90);
         let (first, second) = steps.split_at(60);

@@ -118,7 +118,7 @@ fn acknowledged_batches_survive_death_at_every_operation() {
 fn long_lives_survive_death() {
     let test = "long_lives_survive_death";
     let tally = Tally::new(test);
-    for seed in seeds(6) {
+    for seed in seeds(4) {
         die_everywhere(Replay { file: FILE, test, seed }, &Scene::new(100 + seed, 250), 13, &tally);
     }
 }

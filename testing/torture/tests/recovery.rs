@@ -231,12 +231,12 @@ fn two_logs(more: &[(&str, WriteOptions)]) -> (SimDisk, Vec<PathBuf>) {
 #[test]
 fn a_power_loss_takes_no_write_without_all_that_came_after_it() {
     let plain = WriteOptions::default();
-    let (disk, logs) = two_logs(&[("second", plain), ("third", plain)]);
+    let (left, logs) = two_logs(&[("second", plain), ("third", plain)]);
     let count = |db: &Db| db.iter().unwrap().entries().count();
-    let whole = open(&disk.after_process_death()).0;
+    let whole = open(&left.after_process_death()).0;
     assert!(whole.get("third").unwrap().is_some());
     let all = count(&whole);
-    let disk = disk.after_process_death();
+    let disk = left.after_process_death();
     let bytes = disk.file_bytes(&logs[0]).unwrap();
     let end = bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1;
     // Cut within the last record, right before it, and lost as sectors of zeroes.
@@ -263,7 +263,7 @@ fn a_power_loss_takes_no_write_without_all_that_came_after_it() {
     }
     // Any sectors of both logs.
     for seed in 0..200 {
-        let image = two_logs(&[("second", plain), ("third", plain)]).0.after_power_loss(Survivors::Sample { seed });
+        let image = left.after_power_loss(Survivors::Sample { seed });
         let db = open(&image).0;
         let keys: Vec<_> = db.iter().unwrap().entries().map(|entry| entry.unwrap().0).collect();
         let numbers = keys.iter().filter(|key| key.len() == 4).count();
