@@ -7,8 +7,8 @@
 // handed out is yours until it goes back to the function that frees it; objects may be freed in any order. Arguments must not be NULL unless it
 // is said that they may. Bytes that are passed are copied, or not needed once the call returns; bytes that are seen live as long as what shows them.
 //
-// Stores, families, snapshots, options and values may be used by many threads at once; batches, iterators, transactions and scans by one at a time, and options
-// while they are changed. A process that was forked while a store is open may close it, which does nothing, or run another program.
+// Stores, families, snapshots, sets of backups, options and values may be used by many threads at once; batches, iterators, transactions, writers of tables and
+// scans by one at a time, and options while they are changed. A process that was forked while a store is open may close it, which does nothing, or run another program.
 //
 // What calls cost, what is durable when, and which options there are, is in the documentation of the Rust interface, which has the same names.
 
@@ -16,6 +16,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+// Of an ingest: the files are given to the store, and lose the names they had, instead of being copied.
+#define ESKER_MOVE_FILES 1
+
+// Of an ingest: a file's end is checked, and its first and last block, in place of every byte.
+#define ESKER_VERIFY_ENDS 2
 
 // Of a write: it survives power loss once the call returns, not only the death of the process. Costs a sync, shared by all who write at the time.
 #define ESKER_SYNC 1
@@ -48,6 +54,9 @@ typedef enum {
   // The system refused; the message has its words.
   ESKER_KIND_IO = 10,
 } esker_kind;
+
+// A directory with several backups of one store, each a whole store as it was at its moment: a set of generations, which share what is the same in them.
+typedef struct esker_backups esker_backups;
 
 // Puts, deletions and merges of any column families, all of which take effect together or not at all. Later operations on a key win.
 typedef struct esker_batch esker_batch;
@@ -100,11 +109,30 @@ typedef struct esker_scan esker_scan;
 // The store as it was at one moment, in all column families.
 typedef struct esker_snapshot esker_snapshot;
 
+// A table that is being written outside of a store.
+typedef struct esker_sst_writer esker_sst_writer;
+
 // Reads of one moment, and writes that take effect together if no other write came to what was read. One thread at a time.
 typedef struct esker_transaction esker_transaction;
 
 // A value, which shares memory with the store where it can. Free it soon: it may keep a block or a whole file.
 typedef struct esker_value esker_value;
+
+// A generation of a set of backups.
+typedef struct {
+  // Its number in the set.
+  uint64_t id;
+  // When it was made, in seconds since 1970-01-01 UTC by the clock of that machine. 0: the file that says so is damaged.
+  uint64_t unix_seconds;
+  // The last sequence number in it. 0 as above.
+  uint64_t sequence;
+  // Tables and blob files in it.
+  uint64_t files;
+  // Their bytes.
+  uint64_t bytes;
+  // Bytes of those that no other generation has: about what its deletion frees.
+  uint64_t bytes_of_its_own;
+} esker_backup_info;
 
 // Bytes: `len` of them at `data`, which may be NULL if there are none. They stay their owner's.
 typedef struct {
@@ -135,6 +163,37 @@ typedef bool (*esker_show_key)(void *context, esker_slice key, esker_slice value
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// The set in the directory `path`, which may be empty or missing. It holds nothing; any number of processes may have it.
+esker_error *esker_backups_open(const char *path, esker_backups **backups);
+
+// Makes a new generation of everything that is written now. What earlier ones have is shared with them by hard links; the rest is copied, read back and
+// checked. Durable when it returns; `Busy` if somebody else changes the set just now, `Conflict` if it is another store's.
+esker_error *esker_backups_create(const esker_backups *backups, const esker_db *db, esker_backup_info *info);
+
+// Writes what is known of the generations, the oldest first, the first `max` of them, to `infos`; `count` says how many there are.
+esker_error *esker_backups_list(const esker_backups *backups, esker_backup_info *infos, size_t max, size_t *count);
+
+// Reads and checks every byte of a generation: `Corruption`, with the first damage, if it is not whole. `options` may be NULL.
+esker_error *esker_backups_check(const esker_backups *backups, uint64_t id, const esker_db_options *options);
+
+// Makes a store in the directory `target`, empty or missing, that is what a generation is, with files of its own, which are read back and checked.
+esker_error *esker_backups_restore(const esker_backups *backups, uint64_t id, const char *target);
+
+// Deletes a generation. Others keep what they share with it.
+esker_error *esker_backups_delete(const esker_backups *backups, uint64_t id);
+
+// Deletes all generations but the `count` newest; `deleted` says how many those were.
+esker_error *esker_backups_keep_newest(const esker_backups *backups, size_t count, size_t *deleted);
+
+// Frees a set's handle; NULL is none.
+void esker_backups_free(esker_backups *backups);
+
+// Reads and checks every byte of an open store: `Corruption`, with the first damage, if it is not whole. Reads and writes go on.
+esker_error *esker_db_check(const esker_db *db);
+
+// The same of a store that nobody has open, in the directory `path`, and of what keeps it from being opened. Nothing is written. `options` may be NULL.
+esker_error *esker_db_check_store(const char *path, const esker_db_options *options);
 
 // An empty batch.
 esker_batch *esker_batch_create(void);
@@ -352,6 +411,31 @@ esker_error *esker_db_set_db_option(const esker_db *db, const char *name, const 
 
 // Frees the handle of a family; NULL is none. The family stays.
 void esker_family_free(esker_family *family);
+
+// Begins the file `path`, as `family` of `db` writes its tables: order of keys, compression, filter, size of blocks. `Conflict` if there is a file already.
+esker_error *esker_sst_writer_create(const esker_db *db, const esker_family *family, const char *path, esker_sst_writer **writer);
+
+// Adds `key` with `value`. Keys come in ascending order, each once, whatever is said of it: `InvalidArgument` otherwise, and the file is as before.
+esker_error *esker_sst_writer_put(esker_sst_writer *writer, esker_slice key, esker_slice value);
+
+// Has `key` removed where the file comes in.
+esker_error *esker_sst_writer_delete(esker_sst_writer *writer, esker_slice key);
+
+// Has all keys from `begin` up to but not including `end` removed where the file comes in, not those of the file itself. In any order.
+esker_error *esker_sst_writer_delete_range(esker_sst_writer *writer, esker_slice begin, esker_slice end);
+
+// Adds `operand` to what `key` has where the file comes in.
+esker_error *esker_sst_writer_merge(esker_sst_writer *writer, esker_slice key, esker_slice operand);
+
+// Completes the file, syncs it and frees the writer, whatever it returns; after an error there is no file. Writes its length to `file_bytes`.
+esker_error *esker_sst_writer_finish(esker_sst_writer *writer, uint64_t *file_bytes);
+
+// Frees a writer that was not finished, and removes its file; NULL is none.
+void esker_sst_writer_free(esker_sst_writer *writer);
+
+// Takes `count` files into a family, all at once or none, as if all in them were written now. Durable when it returns. `flags` are 0, or `ESKER_MOVE_FILES` or
+// `ESKER_VERIFY_ENDS` or both.
+esker_error *esker_db_ingest(const esker_db *db, uint32_t flags, const esker_family *family, const char *const *paths, size_t count);
 
 // A walk over a family, as it is now or as `options` say.
 esker_error *esker_db_iterator(const esker_db *db, const esker_read_options *options, const esker_family *family, esker_iterator **iterator);

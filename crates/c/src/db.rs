@@ -21,7 +21,7 @@ impl From<esker::Db> for Db {
     }
 }
 
-fn options_of(options: Option<&DbOptions>) -> esker::Options {
+pub(crate) fn options_of(options: Option<&DbOptions>) -> esker::Options {
     options.map(|options| options.0.clone()).unwrap_or_default()
 }
 

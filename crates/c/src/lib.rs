@@ -5,18 +5,20 @@
 //! - I2: whatever is handed out is the caller's until it goes back to the function that frees it. An object keeps alive what it needs, so they may
 //!   go in any order; but a store is closed for those that are left.
 //! - I3: a call that fails returns an error and writes nothing but null, zero or `false` to where its results go.
-//! - I4: stores, families, snapshots, options and values may be used by many threads at once; batches, iterators, transactions and scans, and options while they
-//!   are changed, by one at a time.
+//! - I4: stores, families, snapshots, sets of backups, options and values may be used by many threads at once; batches, iterators, transactions, writers of tables
+//!   and scans, and options while they are changed, by one at a time.
 //! - I5: a panic, which would be a bug of Esker's, ends the process: it does not unwind into a caller that cannot know of it.
 //!
 //! Cost: what the call behind it costs, and an allocation for each object that is handed out.
 
+mod backups;
 mod batch;
 mod cache;
 mod cask;
 mod db;
 mod error;
 mod family;
+mod ingest;
 mod iterator;
 mod memory;
 mod merge;
@@ -28,12 +30,14 @@ mod transaction;
 mod value;
 mod write;
 
+pub use backups::*;
 pub use batch::*;
 pub use cache::*;
 pub use cask::*;
 pub use db::*;
 pub use error::*;
 pub use family::*;
+pub use ingest::*;
 pub use iterator::*;
 pub use memory::*;
 pub use merge::*;
@@ -49,7 +53,7 @@ pub use write::*;
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     const fn moves<T: Send>() {}
-    is_shared::<(Db, Family, SnapshotHandle, Value, Error, Cask, RaftLog)>();
+    is_shared::<(Db, Family, SnapshotHandle, Value, Error, Backups, Cask, RaftLog)>();
     is_shared::<(DbOptions, HashOptions, LogOptions, ReadOptions)>();
-    moves::<(Batch, Iterator, Transaction, HashBatch, Scan, RaftBatch)>();
+    moves::<(Batch, Iterator, Transaction, SstWriter, HashBatch, Scan, RaftBatch)>();
 };

@@ -46,6 +46,12 @@ fn an_ordered_store_does_what_its_header_says() {
     assert_eq!(printed("tests/programs/db.c"), "done\n");
 }
 
+/// Goal: the same of what is copied from it, checked in it, and brought to it as files.
+#[test]
+fn copies_and_files_of_an_ordered_store_are_what_its_header_says() {
+    assert_eq!(printed("tests/programs/copies.c"), "done\n");
+}
+
 #[test]
 fn a_hash_store_does_what_its_header_says() {
     assert_eq!(printed("tests/programs/cask.c"), "done\n");
@@ -61,7 +67,8 @@ fn a_raft_log_does_what_its_header_says() {
 fn every_function_is_called_by_a_program() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let header = std::fs::read_to_string(root.join("include/esker.h")).unwrap();
-    let sources = ["db.c", "cask.c", "raft_log.c", "must.h"].map(|name| root.join("tests/programs").join(name));
+    let sources =
+        ["db.c", "copies.c", "cask.c", "raft_log.c", "must.h"].map(|name| root.join("tests/programs").join(name));
     let programs: String = sources.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
     let declared = header.lines().filter(|line| line.ends_with(");") && !line.starts_with("typedef"));
     let names = declared.filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next());
