@@ -115,6 +115,9 @@ typedef struct esker_sst_writer esker_sst_writer;
 // Reads of one moment, and writes that take effect together if no other write came to what was read. One thread at a time.
 typedef struct esker_transaction esker_transaction;
 
+// A column family whose values live for a time after they were written.
+typedef struct esker_ttl esker_ttl;
+
 // A value, which shares memory with the store where it can. Free it soon: it may keep a block or a whole file.
 typedef struct esker_value esker_value;
 
@@ -678,6 +681,33 @@ esker_error *esker_transaction_commit(esker_transaction *transaction, uint32_t f
 
 // Frees a transaction that is not committed, which changes nothing; NULL is none.
 void esker_transaction_free(esker_transaction *transaction);
+
+// Has compactions of a family let go of values that `ttl_seconds` have passed over, and come by everywhere at least once in that time.
+esker_error *esker_db_options_set_family_ttl(esker_db_options *options, const char *family, uint64_t ttl_seconds);
+
+// A family as one whose values live for `ttl_seconds`, up to 2^31 - 1. Nothing in the store says so: a program does, each time. Not with a merge operator.
+esker_error *esker_db_with_ttl(const esker_db *db, const esker_family *family, uint64_t ttl_seconds, esker_ttl **ttl);
+
+// Sets `key` to `value` for the family's time. `flags` as for `esker_db_put`. What removes keys from other families removes them from these.
+esker_error *esker_ttl_put(const esker_ttl *ttl, uint32_t flags, esker_slice key, esker_slice value);
+
+// The same for `ttl_seconds` in place of the family's time.
+esker_error *esker_ttl_put_for(const esker_ttl *ttl, uint32_t flags, esker_slice key, esker_slice value, uint64_t ttl_seconds);
+
+// Adds to a batch that `key` is set to `value`, for the family's time from now on.
+esker_error *esker_batch_put_ttl(esker_batch *batch, const esker_ttl *ttl, esker_slice key, esker_slice value);
+
+// The value of `key`: NULL if it has none, or none any more. `Corruption` if it was written past this.
+esker_error *esker_ttl_get(const esker_ttl *ttl, const esker_read_options *options, esker_slice key, esker_value **value);
+
+// How many seconds the value of `key` still lives: -1 if it has none, or none any more.
+esker_error *esker_ttl_time_to_live(const esker_ttl *ttl, esker_slice key, int64_t *seconds);
+
+// What of `stored`, which an iterator or a transaction shows for `key`, is the value that was written: it lies in there. `lives` says whether its time is not over.
+esker_error *esker_ttl_value(const esker_ttl *ttl, esker_slice key, esker_slice stored, esker_slice *value, bool *lives);
+
+// Frees the handle; NULL is none.
+void esker_ttl_free(esker_ttl *ttl);
 
 // Its bytes, which live as long as it.
 esker_slice esker_value_bytes(const esker_value *value);

@@ -78,11 +78,8 @@ pub extern "C" fn esker_db_ingest(
 ) -> Failure {
     attempt(|| {
         let flags = known(flags, ESKER_MOVE_FILES | ESKER_VERIFY_ENDS)?;
-        let options = IngestOptions {
-            move_files: flags & ESKER_MOVE_FILES != 0,
-            verify: flags & ESKER_VERIFY_ENDS == 0,
-            ..IngestOptions::default()
-        };
+        let options =
+            IngestOptions { move_files: flags & ESKER_MOVE_FILES != 0, verify: flags & ESKER_VERIFY_ENDS == 0 };
         let paths = paths.of(count)?.iter().map(Text::path).collect::<Result<Vec<&Path>>>()?;
         db.db.ingest(db.family(family), &paths, &options).map(drop)
     })

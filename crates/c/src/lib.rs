@@ -27,6 +27,7 @@ mod order;
 mod raft_log;
 mod read;
 mod transaction;
+mod ttl;
 mod value;
 mod write;
 
@@ -46,6 +47,7 @@ pub use order::*;
 pub use raft_log::*;
 pub use read::*;
 pub use transaction::*;
+pub use ttl::*;
 pub use value::*;
 pub use write::*;
 
@@ -53,7 +55,7 @@ pub use write::*;
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     const fn moves<T: Send>() {}
-    is_shared::<(Db, Family, SnapshotHandle, Value, Error, Backups, Cask, RaftLog)>();
+    is_shared::<(Db, Family, SnapshotHandle, Value, Error, Backups, Ttl, Cask, RaftLog)>();
     is_shared::<(DbOptions, HashOptions, LogOptions, ReadOptions)>();
     moves::<(Batch, Iterator, Transaction, SstWriter, HashBatch, Scan, RaftBatch)>();
 };

@@ -53,6 +53,11 @@ fn copies_and_files_of_an_ordered_store_are_what_its_header_says() {
 }
 
 #[test]
+fn values_that_live_for_a_time_do_as_its_header_says() {
+    assert_eq!(printed("tests/programs/ttl.c"), "done\n");
+}
+
+#[test]
 fn a_hash_store_does_what_its_header_says() {
     assert_eq!(printed("tests/programs/cask.c"), "done\n");
 }
@@ -67,8 +72,8 @@ fn a_raft_log_does_what_its_header_says() {
 fn every_function_is_called_by_a_program() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let header = std::fs::read_to_string(root.join("include/esker.h")).unwrap();
-    let sources =
-        ["db.c", "copies.c", "cask.c", "raft_log.c", "must.h"].map(|name| root.join("tests/programs").join(name));
+    let sources = ["db.c", "copies.c", "ttl.c", "cask.c", "raft_log.c", "must.h"]
+        .map(|name| root.join("tests/programs").join(name));
     let programs: String = sources.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
     let declared = header.lines().filter(|line| line.ends_with(");") && !line.starts_with("typedef"));
     let names = declared.filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next());

@@ -307,6 +307,15 @@ impl TtlFamily {
         self.live_at(key.as_ref(), stored, self.now())
     }
 
+    /// The same in bytes that are seen, such as an iterator's.
+    ///
+    /// # Errors
+    /// `Corruption`: it carries no time.
+    pub fn live_in<'a>(&self, key: impl AsRef<[u8]>, stored: &'a [u8]) -> Result<Option<&'a [u8]>> {
+        let (value, time) = split(key.as_ref(), stored)?;
+        Ok((!is_expired(time, self.ttl_seconds, self.now())).then_some(value))
+    }
+
     fn live_at(&self, key: &[u8], stored: Option<PinnedSlice>, now: u64) -> Result<Option<PinnedSlice>> {
         stored.map_or(Ok(None), |stored| live(key, stored, self.ttl_seconds, now))
     }

@@ -160,6 +160,10 @@ fn what_has_expired_is_absent_to_who_decides_by_it() {
     later(&disk, 401);
     assert_eq!(forward(&family), [(b"y".to_vec(), b"again".to_vec())].into());
     assert_eq!(family.live("x", db.get("x").unwrap()).unwrap(), None);
+    let stored = |key: &str| db.get(key).unwrap().unwrap();
+    assert_eq!(family.live_in("x", &stored("x")).unwrap(), None);
+    assert_eq!(family.live_in("y", &stored("y")).unwrap(), Some(&b"again"[..]));
+    assert_eq!(family.live_in("y", b"!").unwrap_err().kind(), ErrorKind::Corruption);
 }
 
 /// Goal: what carries no time is told as damage, by key, and never shown or dropped; what cannot carry one is refused.
