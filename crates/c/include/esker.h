@@ -17,6 +17,15 @@
 #include <stdint.h>
 #include <string.h>
 
+// Of a value that a compaction meets: it stays.
+#define ESKER_KEEP 0
+
+// Its key is deleted.
+#define ESKER_REMOVE 1
+
+// What was made takes its place. Longer than the value it must not be: then that stays.
+#define ESKER_CHANGE 2
+
 // Of an ingest: the files are given to the store, and lose the names they had, instead of being copied.
 #define ESKER_MOVE_FILES 1
 
@@ -79,6 +88,9 @@ typedef struct esker_error esker_error;
 // A column family of an open store.
 typedef struct esker_family esker_family;
 
+// A value that a compaction filter is asked about.
+typedef struct esker_filter_candidate esker_filter_candidate;
+
 // Puts and deletes that take effect together or not at all.
 typedef struct esker_cask_batch esker_cask_batch;
 
@@ -91,7 +103,7 @@ typedef struct esker_iterator esker_iterator;
 // How a Raft log is opened.
 typedef struct esker_raft_log_options esker_raft_log_options;
 
-// Where a merge function puts what it has made.
+// Where a function of the program's puts the value that it makes.
 typedef struct esker_merged esker_merged;
 
 // What is appended together, of any groups.
@@ -145,13 +157,17 @@ typedef struct {
   size_t len;
 } esker_slice;
 
+// What becomes of a value that a compaction meets: `ESKER_KEEP`, `ESKER_REMOVE`, or `ESKER_CHANGE` into what went to `changed`; anything else keeps it.
+// Called by several threads at once, at any time while the store is open; it must not call the store.
+typedef uint32_t (*esker_filter_function)(void *state, const esker_filter_candidate *candidate, esker_merged *changed);
+
+// Frees the state of a function that nobody calls any more.
+typedef void (*esker_free_function)(void *state);
+
 // What a value becomes: `existing` is the value before, NULL if there is none, `operands` are `count` operands, one at least, the oldest first. What
 // it becomes goes to `merged`; `false`: it cannot be told. Called by several threads at once, at any time while the store is open; it must not call
 // the store.
 typedef bool (*esker_merge_function)(void *state, esker_slice key, const esker_slice *existing, const esker_slice *operands, size_t count, esker_merged *merged);
-
-// Frees the state of a merge operator that nobody uses any more.
-typedef void (*esker_free_function)(void *state);
 
 // How `a` lies to `b`: less than 0 before it, 0 if they are the same bytes, else behind it. Total, and the same at all times. Called by several threads
 // at once.
@@ -414,6 +430,19 @@ esker_error *esker_db_set_db_option(const esker_db *db, const char *name, const 
 
 // Frees the handle of a family; NULL is none. The family stays.
 void esker_family_free(esker_family *family);
+
+// Its key, which is seen until the filter returns.
+esker_slice esker_filter_candidate_key(const esker_filter_candidate *candidate);
+
+// The value, which is seen until the filter returns. One that lies in a blob file is read the first time: decide by the key where that will do.
+esker_error *esker_filter_candidate_value(const esker_filter_candidate *candidate, esker_slice *value);
+
+// What time it is, in seconds since 1970-01-01 UTC: when the compaction began.
+uint64_t esker_filter_candidate_unix_seconds(const esker_filter_candidate *candidate);
+
+// Has compactions of a family ask `decide` about each value that no snapshot sees. `state` is what it is given; `free`, which may be NULL, is called with it
+// once options and store are done with the filter, and before this returns an error. Not in the store's files: a program sets it each time.
+esker_error *esker_db_options_set_compaction_filter(esker_db_options *options, const char *family, void *state, esker_filter_function decide, esker_free_function free);
 
 // Begins the file `path`, as `family` of `db` writes its tables: order of keys, compression, filter, size of blocks. `Conflict` if there is a file already.
 esker_error *esker_sst_writer_create(const esker_db *db, const esker_family *family, const char *path, esker_sst_writer **writer);

@@ -9,9 +9,15 @@ use crate::error::{Failure, attempt};
 use crate::memory::{Many, Slice, State, Text};
 use crate::options::DbOptions;
 
-/// Where a merge function puts what it has made.
+/// Where a function of the program's puts the value that it makes.
 #[derive(Debug, Default)]
 pub struct Merged(Vec<u8>);
+
+impl Merged {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}
 
 /// Adds bytes to the end of what was made; it begins with none. `false` if they are no bytes.
 #[unsafe(no_mangle)]
@@ -35,7 +41,7 @@ pub type MergeFunction = Option<
     ) -> bool,
 >;
 
-/// Frees the state of a merge operator that nobody uses any more.
+/// Frees the state of a function that nobody calls any more.
 pub type FreeFunction = Option<extern "C" fn(state: State)>;
 
 struct Operator {

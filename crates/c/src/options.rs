@@ -221,6 +221,13 @@ by_name! {
 #[derive(Debug)]
 pub struct DbOptions(pub(crate) Options);
 
+impl DbOptions {
+    /// Changes what is said of a family so far.
+    pub(crate) fn change_family(&mut self, name: &str, change: impl FnOnce(&mut FamilyOptions)) {
+        change(self.0.families.entry(name.to_owned()).or_default());
+    }
+}
+
 /// The defaults. A family that is not named keeps what the store's OPTIONS file says of it.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_db_options_create() -> Box<DbOptions> {

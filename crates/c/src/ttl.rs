@@ -22,9 +22,8 @@ pub struct Ttl(TtlFamily);
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_db_options_set_family_ttl(options: &mut DbOptions, family: Text, ttl_seconds: u64) -> Failure {
     attempt(|| {
-        let family = family.read()?.to_owned();
-        let had = options.0.families.get(&family).cloned().unwrap_or_default();
-        options.0.families.insert(family, had.with_ttl(Duration::from_secs(ttl_seconds)));
+        let ttl = Duration::from_secs(ttl_seconds);
+        options.change_family(family.read()?, |family| *family = std::mem::take(family).with_ttl(ttl));
         Ok(())
     })
 }

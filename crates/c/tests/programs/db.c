@@ -600,6 +600,58 @@ static void sharing(void) {
   MUST(esker_db_close(stores[1]));
 }
 
+static unsigned freed_filters;
+
+static void count_filter(void *state) {
+  HOLDS(state == &freed_filters);
+  freed_filters++;
+}
+
+// By the key: keeps, removes, changes, changes into what is too long, or answers what means nothing.
+static uint32_t decide(void *state, const esker_filter_candidate *candidate, esker_merged *changed) {
+  HOLDS(state == &freed_filters);
+  esker_slice value;
+  switch (esker_filter_candidate_key(candidate).data[0]) {
+    case 'r':
+      return ESKER_REMOVE;
+    case 'c':
+      MUST(esker_filter_candidate_value(candidate, &value));
+      HOLDS(is(value, "value") && esker_filter_candidate_unix_seconds(candidate) > 1600000000);
+      return esker_merged_append(changed, T("new")) ? ESKER_CHANGE : ESKER_KEEP;
+    case 'l':
+      return esker_merged_append(changed, T("too long")) ? ESKER_CHANGE : ESKER_KEEP;
+    case 'u':
+      return 9;
+    default:
+      return ESKER_KEEP;
+  }
+}
+
+static void filters(void) {
+  esker_db *db;
+  esker_db_options *filtered = options();
+  FAILS(esker_db_options_set_compaction_filter(filtered, "default", &freed_filters, NULL, count_filter), ESKER_KIND_INVALID_ARGUMENT, "function");
+  FAILS(esker_db_options_set_compaction_filter(filtered, NULL, &freed_filters, decide, count_filter), ESKER_KIND_INVALID_ARGUMENT, "NULL");
+  HOLDS(freed_filters == 2);
+  MUST(esker_db_options_set_compaction_filter(filtered, "default", &freed_filters, decide, count_filter));
+  MUST(esker_db_open(in(directory, "filters"), filtered, &db));
+  const char *keys[] = {"changed", "kept", "long", "removed", "unknown"};
+  const char *left[] = {"new", "value", "value", NULL, "value"};
+  for (size_t at = 0; at < 5; at++) {
+    MUST(esker_db_put(db, 0, NULL, T(keys[at]), T("value")));
+  }
+  MUST(esker_db_compact_range(db, NULL, NULL, NULL));
+  for (size_t at = 0; at < 5; at++) {
+    esker_value *value;
+    MUST(esker_db_get(db, NULL, NULL, T(keys[at]), &value));
+    HOLDS(was(value, left[at]));
+  }
+  MUST(esker_db_close(db));
+  HOLDS(freed_filters == 2);
+  esker_db_options_free(filtered);
+  HOLDS(freed_filters == 3);
+}
+
 int main(int argc, char **argv) {
   HOLDS(argc == 2);
   directory = argv[1];
@@ -614,6 +666,7 @@ int main(int argc, char **argv) {
   all_of_it(db);
   MUST(esker_db_close(db));
   merges();
+  filters();
   orders();
   deletions();
   sharing();
