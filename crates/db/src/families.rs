@@ -123,12 +123,13 @@ impl Store {
                 family.set_options(before);
                 return Err(error);
             }
+            // With the version that it has: what is due in it, and when, goes by the options.
+            self.note_new_version(&mut self.state.lock(), family.id, &family.view.load().version);
             break;
         }
         self.refresh_wal_bytes_max();
         self.refresh_delay(family);
         self.refresh_memory();
-        self.state.lock().to_compact.insert(family.id);
         self.changed.notify_all();
         Ok(())
     }

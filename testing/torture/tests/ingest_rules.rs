@@ -576,3 +576,27 @@ fn a_manifest_that_begins_with_a_file_that_came_in_knows_how_new_it_is() {
     db.compact_range(&db.default_column_family(), None, None).unwrap();
     assert_eq!((get(&db, "key").as_deref(), get(&db, &long).as_deref()), (Some("after"), Some("in")));
 }
+
+/// Goal (N7): what is in memory in the range of a deletion of a file, and of none of its keys, goes to a table with a lower number first.
+#[test]
+fn what_a_range_deletion_of_a_file_takes_is_in_a_table_before() {
+    let disk = SimDisk::new();
+    let options = Options { create_if_missing: true, background_jobs: 0, ..Options::default() };
+    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+    let tables = || {
+        let of_store = |path: &PathBuf| path.starts_with("/store") && path.extension().is_some_and(|end| end == "sst");
+        disk.paths().into_iter().filter(of_store).count()
+    };
+    db.put("k", "old").unwrap();
+    disk.env().files.create_dir_all(Path::new("/outside")).unwrap();
+    for (file, (begin, end), expected) in [("1", ("n", "p"), 1), ("2", ("a", "m"), 3)] {
+        let path = Path::new("/outside").join(file);
+        let mut writer = SstFileWriter::create_with_env(&path, &FamilyOptions::default(), disk.env()).unwrap();
+        writer.delete_range(begin, end).unwrap();
+        writer.put("z", file).unwrap();
+        writer.finish().unwrap();
+        db.ingest(&db.default_column_family(), &[path], &IngestOptions::default()).unwrap();
+        assert_eq!(tables(), expected, "{begin} to {end}");
+    }
+    assert_eq!(db.get("k").unwrap(), None);
+}

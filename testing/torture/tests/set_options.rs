@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use esker::env::sim::{Fault, SimDisk, Survivors};
 use esker::{
-    BlobPartition, ColumnFamily, Compression, Db, ErrorKind, FamilyOptions, Options, Separation, StringAppendOperator,
-    WriteOptions,
+    BlobPartition, ColumnFamily, CompactionFilter, Compression, Db, ErrorKind, FamilyOptions, FilterDecision, Options,
+    Separation, StringAppendOperator, WriteOptions,
 };
 use esker_torture::hooked::{Call, Meanwhile};
 
@@ -237,4 +237,29 @@ fn values_packed_before_a_change_are_packed_as_their_file_says() {
             assert_all(&db);
         }
     }
+}
+
+/// Goal: a period that is set while the store is open holds for the tables that are there.
+#[test]
+fn a_period_holds_for_what_is_there() {
+    let asked = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&asked);
+    let filter = CompactionFilter::new(move |_| {
+        *count.lock().unwrap() += 1;
+        FilterDecision::Keep
+    });
+    let disk = SimDisk::new();
+    let family = FamilyOptions { compaction_filter: Some(filter), ..FamilyOptions::default() };
+    let families = [("default".to_owned(), family)].into();
+    let options = Options { create_if_missing: true, background_jobs: 0, families, ..Options::default() };
+    let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    let family = db.default_column_family();
+    db.set_options(&family, |options| options.periodic_compaction_seconds = 60).unwrap();
+    db.wait_for_compact().unwrap();
+    assert_eq!(*asked.lock().unwrap(), 0);
+    disk.clock().advance(Duration::from_secs(1000));
+    db.wait_for_compact().unwrap();
+    assert_eq!(*asked.lock().unwrap(), 1);
 }

@@ -212,7 +212,9 @@ impl<'a> Filtering<'a> {
             }
             FilterDecision::Remove => Filtered::Replaced(with_kind(key, ValueKind::Deletion), Vec::new()),
             FilterDecision::Change(new) => {
-                if candidate.value().map_or(0, <[u8]>::len) < new.len() {
+                let old = candidate.value().unwrap_or_default();
+                // What is the same stays where it is: written anew, it would make garbage, for which it would be asked about again, without an end.
+                if old.len() < new.len() || old == new {
                     return Ok(Filtered::Kept);
                 }
                 Filtered::Replaced(with_kind(key, ValueKind::Value), new)

@@ -34,7 +34,8 @@ impl Store {
         let cache = Arc::new(BlockCache::new(0));
         let table = Table::open(self.env.files.open(path)?, file_bytes, &family.order.into(), cache)?;
         check_fits(family, &table, path)?;
-        let (smallest, largest) = bounds(&table).map_err(|error| error.while_doing(CHECKING))?;
+        let (mut smallest, mut largest) = bounds(&table).map_err(|error| error.while_doing(CHECKING))?;
+        widen(table.order(), &mut smallest, &mut largest, table.range_deletions());
         Ok((internal_key::user_key(&smallest).to_vec(), internal_key::user_key(&largest).to_vec()))
     }
 

@@ -46,18 +46,44 @@ pub(super) fn open(disk: &SimDisk, options: &Options) -> crate::Result<Db> {
 }
 
 /// Writes the manifest anew, each edit as `change` leaves it.
-pub(super) fn edit_manifest(disk: &SimDisk, mut change: impl FnMut(&mut VersionEdit)) {
+pub(super) fn edit_manifest(disk: &SimDisk, change: impl FnMut(&mut VersionEdit)) {
+    rewrite_manifest(disk, |edits| edits.iter_mut().for_each(change));
+}
+
+/// Writes the manifest anew, of the edits that `change` leaves.
+fn rewrite_manifest(disk: &SimDisk, change: impl FnOnce(&mut Vec<VersionEdit>)) {
     let (files, dir) = (disk.env().files, Path::new(DIR));
     let number = current_manifest(&*files, dir).unwrap();
     let path = dir.join(FileName::Manifest(number).to_string());
     let mut scanner = Scanner::open(&*files, &path, RecoveryMode::AbsoluteConsistency, true, 0).unwrap();
     let mut edits = Vec::new();
     while let Some((_, record)) = scanner.next().unwrap() {
-        let mut edit = VersionEdit::decode(record).unwrap();
-        change(&mut edit);
-        edits.push(edit);
+        edits.push(VersionEdit::decode(record).unwrap());
     }
+    change(&mut edits);
     write_new(&*files, dir, FileNumber::new(1000), &edits).unwrap();
+}
+
+/// Goal: a family that is added where there is one, by id or by name, takes nothing's place: it is damage, and nobody removes the files of the first.
+#[test]
+fn a_family_that_is_there_is_not_added_again() {
+    for (id, name) in [(1, "second"), (1, "third"), (2, "second"), (0, "first"), (2, "default")] {
+        let disk = SimDisk::new();
+        let options = options(FamilyOptions::default());
+        let db = open(&disk, &options).unwrap();
+        let family = db.create_column_family("second", FamilyOptions::default()).unwrap();
+        db.put_cf(&family, "key", "value", &WriteOptions::default()).unwrap();
+        db.close().unwrap();
+        rewrite_manifest(&disk, |edits| {
+            let added = Some(name.to_owned());
+            edits.push(VersionEdit { column_family: id, column_family_add: added, ..VersionEdit::default() });
+        });
+        let before = disk.paths();
+        let error = open(&disk, &options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{id}, {name}: {error}");
+        assert!(error.to_string().contains("adds column family"), "{error}");
+        assert_eq!(disk.paths(), before);
+    }
 }
 
 /// A log of these batches: sequence number, count, operations.

@@ -165,6 +165,13 @@ impl Recovered {
         self.family_id_max = self.family_id_max.max(edit.max_column_family.unwrap_or(0)).max(edit.column_family);
         let id = edit.column_family;
         if let Some(name) = edit.column_family_add {
+            // What is there of the first would be gone unseen, or out of reach.
+            if let Some((other, family)) =
+                self.families.iter().find(|(other, family)| **other == id || family.name == name)
+            {
+                let there = format!("{:?} with id {other} is there", family.name);
+                return Err(misfit(format!("an edit adds column family {name:?} with id {id}, but {there}")));
+            }
             self.families.insert(id, RecoveredFamily { name, ..RecoveredFamily::default() });
         }
         if edit.column_family_drop {

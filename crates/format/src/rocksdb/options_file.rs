@@ -176,10 +176,21 @@ pub fn is_one_byte_off(found: &str, known: &str) -> bool {
     found.len() == known.len() && differing() == 1
 }
 
-/// Whether one byte that rotted where the name `meant` stands in a file makes it read as `found`.
+/// More bytes than one that rotted changes of a name, or lies from where that is seen.
+const NEAR: usize = 12;
+
+/// Whether one byte that rotted where the name `meant` stands in a file makes it read as `found`. Cost: that of a comparison, unless they are all but the same.
 pub fn is_rotten_name(found: &str, meant: &str) -> bool {
+    let is_same = |(found, meant): &(u8, u8)| found == meant;
+    let head = found.bytes().zip(meant.bytes()).take_while(is_same).count();
+    let tail = found.bytes().rev().zip(meant.bytes().rev()).take_while(is_same).count();
+    if head + tail + NEAR < found.len().max(meant.len()) {
+        return false;
+    }
     let written = escape(meant).into_bytes();
-    let mut changes = (0..written.len()).flat_map(|at| (0..=u8::MAX).map(move |byte| (at, byte)));
+    let before = (0..=head).rev().find_map(|end| meant.get(..end)).map_or(0, |before| escape(before).len());
+    let places = before.saturating_sub(NEAR)..before.saturating_add(NEAR).min(written.len());
+    let mut changes = places.flat_map(|at| (0..=u8::MAX).map(move |byte| (at, byte)));
     let is_read = |(at, byte): (usize, u8)| {
         let mut rotten = written.clone();
         rotten.iter_mut().skip(at).take(1).for_each(|place| *place = byte);

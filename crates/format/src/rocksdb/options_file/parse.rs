@@ -60,6 +60,10 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn add_line(&mut self, line: &'a str) -> Result<(), DecodeError> {
+        // A sector of zeroes would take lines away unseen, ends of lines among them. The name of a family alone may have any byte.
+        if line.contains('\0') && !trim(line).starts_with('[') {
+            return Err(DecodeError::corrupt("statement", 0, "has a zero byte"));
+        }
         if let Some(note) = trim(line).strip_prefix('#') {
             self.add_note(note);
             return Ok(());

@@ -329,7 +329,8 @@ fn a_rotten_byte_of_a_title_is_damage_or_within_a_name() {
 /// Goal: whatever a byte of a name rots to, it is known for what it was; other names are names.
 #[test]
 fn a_rotten_byte_of_a_name_is_known_for_what_it_was() {
-    for name in ["second", "a:b#c", "back\\slash", "line\nbreak"] {
+    let long = "a".repeat(40);
+    for name in ["second", "a:b#c", "back\\slash", "line\nbreak", "mississippi", &long] {
         let written = escape(name).into_bytes();
         for (at, byte) in (0..written.len()).flat_map(|at| (0..0x80u8).map(move |byte| (at, byte))) {
             let mut rotten = written.clone();
@@ -342,4 +343,23 @@ fn a_rotten_byte_of_a_name_is_known_for_what_it_was() {
     for other in ["seco", "seconds", "sEcOnd", "first", ""] {
         assert!(!is_rotten_name(other, "second"), "{other:?}");
     }
+    // Names may have 65,535 bytes; such strangers are told apart at once.
+    let (long, longer) = ("a".repeat(60_000), "b".repeat(60_001));
+    assert!((0..1000).all(|_| !is_rotten_name(&longer, &long)));
+}
+
+/// Goal: a sector of zeroes takes no line away unseen, wherever it lies; in the name of a family, which may be any bytes, it makes another of it.
+#[test]
+fn a_zeroed_part_is_damage() {
+    let mut told = 0;
+    for from in 0..WRITTEN.len() - 20 {
+        let mut zeroed = WRITTEN.as_bytes().to_vec();
+        zeroed[from..from + 20].fill(0);
+        let begin = WRITTEN[..from].rfind('\n').map_or(0, |end| end + 1);
+        let is_in_title = WRITTEN[begin..].starts_with('[') && !WRITTEN[from..from + 20].contains('\n');
+        let parsed = OptionsFile::parse(&zeroed);
+        assert!(parsed.is_err() || is_in_title, "{from}: {parsed:?}");
+        told += usize::from(parsed.is_err());
+    }
+    assert!(told > WRITTEN.len() / 2, "{told}");
 }
