@@ -88,7 +88,7 @@ pub enum FilterDecision {
     Keep,
     /// Its key is deleted.
     Remove,
-    /// This takes its place. Longer than that it must not be: then the value stays as it is.
+    /// This takes its place. Longer than that it must not be: then the value stays as it is, as it does if this is the same.
     Change(Vec<u8>),
 }
 
