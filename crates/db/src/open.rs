@@ -690,4 +690,4 @@ fn flush_recovered(store: &Store, family: &Arc<Family>) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -595,6 +595,7 @@ impl<S: Deref<Target = Store>, F: Deref<Target = Family>> OutputFiles<S, F> {
             oldest_ancestor_time: self.identity.oldest_key_time,
             file_creation_time: self.identity.creation_time,
             epoch_number: self.epoch,
+            unique_id: table.properties().unique_id(),
             ..TableMeta::default()
         };
         self.table_bytes += summary.file_bytes;

@@ -180,6 +180,7 @@ fn newcomer(table: Arc<Table>, number: FileNumber, path: PathBuf, now: u64, file
         tail_bytes: file_bytes.saturating_sub(table.properties().tail_start_offset.min(file_bytes)),
         oldest_ancestor_time: now,
         file_creation_time: now,
+        unique_id: table.properties().unique_id(),
         ..TableMeta::default()
     };
     Ok(Newcomer { meta, table, path })

@@ -151,6 +151,7 @@ impl Job {
         let table =
             file.and_then(|file| Table::open_as(file, meta.file_bytes, &self.orders, newest, self.cache.clone()));
         let table = table.map_err(|error| missing(error, &path))?;
+        table.expect_to_be(meta)?;
         // At once: the indexes of all of them together may be more than there is memory for.
         table.watch();
         Ok(TableFile::of_watched(meta.clone(), table, path, self.trash.clone()))

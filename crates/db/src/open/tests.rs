@@ -46,7 +46,7 @@ pub(super) fn open(disk: &SimDisk, options: &Options) -> crate::Result<Db> {
 }
 
 /// Writes the manifest anew, each edit as `change` leaves it.
-pub(super) fn edit_manifest(disk: &SimDisk, change: impl FnMut(&mut VersionEdit)) {
+pub(crate) fn edit_manifest(disk: &SimDisk, change: impl FnMut(&mut VersionEdit)) {
     rewrite_manifest(disk, |edits| edits.iter_mut().for_each(change));
 }
 
@@ -683,7 +683,7 @@ fn with_titan_table(options: &Options, property: bool) -> (SimDisk, PathBuf) {
     let file_bytes = files.metadata(&path).unwrap().len;
     edit_manifest(&disk, |edit| {
         for (_, meta) in &mut edit.new_files {
-            meta.file_bytes = file_bytes;
+            (meta.file_bytes, meta.unique_id) = (file_bytes, None);
             (meta.smallest, meta.largest) = (key.clone(), key.clone());
         }
     });

@@ -6,7 +6,7 @@
 //!   from the manifest on that the mark names, so whoever comes next tells it from the store's own; unless another program that knows no mark,
 //!   as RocksDB, has given those numbers since (`aside.rs`).
 //! - P3: where a manifest can be read whole, it says which files count, and where. Damaged tables are written again without
-//!   what is lost, in their level.
+//!   what is lost, in their level. A table under the name of another counts as what it says that it is ([`identity`]).
 //! - P4: without, every table counts that no manifest says is gone. Where tables have keys in common and their sequence numbers
 //!   do not tell which is newer, they are merged ([`place`]). What was deleted may come back with a table that was to be removed, and
 //!   so may what was overwritten: in the deepest level entries have no number any more, and such a table's count as newer. Of a table that
@@ -25,11 +25,14 @@
 mod aside;
 mod blobs;
 mod flushed;
+mod identity;
 mod outlook;
 mod place;
 mod rewrite;
 mod survey;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod witness;
 mod workshop;
 
@@ -68,7 +71,7 @@ pub struct DbRepair {
     /// Bytes of logs that are no batches, or whose values are lost; the torn end of the last one is counted, too, and where that is a
     /// recycled one ([`Options::recycled_logs_max`](crate::Options::recycled_logs_max)) what its former life left behind it.
     pub lost_log_bytes: u64,
-    /// Tables that are not there, that nothing can be read of, or that were put aside as nothing says of which column family they are: each
+    /// Tables that are not there, in whose place another is, that nothing can be read of, or that were put aside as nothing says of which column family they are: each
     /// with some keys that nobody can name. Without a manifest, one that parts of one name need not be missing: it may have been removed later.
     pub lost_tables: u64,
     /// Blocks of tables that are lost, each with some keys that nobody can name.

@@ -14,6 +14,7 @@ use esker_format::rocksdb::version_edit::TableMeta;
 
 use super::AsideReason;
 use super::blobs::Blobs;
+use super::identity::STRANGER;
 use super::rewrite::{Age, Run, readable};
 use super::survey::is_damage;
 use super::workshop::Bench;
@@ -24,9 +25,20 @@ use crate::table::{Remains, Salvaged, Table, TableCheck, taken_in_with};
 use crate::version::{Garbage, range_deletions_within};
 use crate::{Error, ErrorKind, Result};
 
+/// What a manifest says of a table.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Said<'a> {
+    pub(super) family: u32,
+    /// `None` if the manifest is not whole.
+    pub(super) level: Option<usize>,
+    /// With the number that the table has there: its file may have another.
+    pub(super) meta: &'a TableMeta,
+}
+
 /// A table that counts.
 #[derive(Debug)]
 pub(super) struct Source {
+    /// Its own, by which it is newer than others: its file may have another.
     pub(super) number: FileNumber,
     pub(super) path: PathBuf,
     /// Of its keys.
@@ -235,22 +247,22 @@ pub(super) fn date(sources: &mut [Source]) -> Result<()> {
 }
 
 impl Bench<'_> {
-    /// Reads the table `name`; `said` is what the manifest says of it, with its family and level.
+    /// Reads the table `name`, whose own number is `number`; `said` is what a manifest says of it.
     pub(super) fn vet(
         &self,
         name: &FileName,
         number: FileNumber,
-        said: Option<(u32, usize, &TableMeta)>,
+        said: Option<Said<'_>>,
         damage: &mut Vec<Error>,
         lost_blocks: &mut u64,
     ) -> Result<Vetted> {
         let path = self.dir.join(name.to_string());
         let file = self.files.open(&path)?;
         let file_bytes = file.len()?;
-        let known = self.known(number, said);
-        let newest = known.map(|(_, meta)| meta.largest_sequence);
+        let newest = said.map(|said| said.meta.largest_sequence);
+        let own_family = family_of;
         let family_of =
-            |properties: &TableProperties| known.map_or_else(|| family_of(properties), |(family, _)| Some(family));
+            |properties: &TableProperties| said.map_or_else(|| own_family(properties), |said| Some(said.family));
         let mut pass = Pass::default();
         let opened =
             Table::open_as(file.clone(), file_bytes, &self.orders, newest, self.cache.clone()).and_then(|table| {
@@ -266,7 +278,7 @@ impl Bench<'_> {
             Ok(whole) => whole,
             Err(error) if is_damage(&error) => {
                 damage.push(error);
-                return self.salvage(path, number, said, damage, lost_blocks);
+                return self.salvage(path, (name.number().unwrap_or(number), number), said, damage, lost_blocks);
             }
             Err(error) => return Err(error),
         };
@@ -279,8 +291,9 @@ impl Bench<'_> {
         let of_ranges = ranges.iter().map(|range| (range.sequence, range.sequence));
         let sequences = of_ranges.chain(sequences).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let (smallest_sequence, largest_sequence) = sequences.unwrap_or_default();
+        let number_of_file = name.number().unwrap_or(number);
         let measured = TableMeta {
-            number,
+            number: number_of_file,
             file_bytes,
             smallest,
             largest,
@@ -290,10 +303,10 @@ impl Bench<'_> {
             oldest_blob_file: refs.keys().next().copied(),
             oldest_ancestor_time: table.properties().creation_time,
             file_creation_time: table.properties().creation_time,
+            unique_id: table.properties().unique_id(),
             ..TableMeta::default()
         };
-        // What the manifest says besides is kept, unless it is of another file.
-        let is_same = |meta: &&TableMeta| {
+        let has_bounds = |meta: &TableMeta| {
             // RocksDB cuts range deletions there when it reads them, but nothing else. Its own repair writes bounds by another order than the keys may have.
             let holds_entries = entries.1.is_empty()
                 || (order.compare_internal(&meta.smallest, &entries.0).is_le()
@@ -303,13 +316,30 @@ impl Bench<'_> {
                 !order.is_before(user_key, internal_key::user_key(&measured.smallest))
                     && !order.is_before(internal_key::user_key(&measured.largest), user_key)
             };
-            let bounds = match ranges.is_empty() {
+            match ranges.is_empty() {
                 true => meta.smallest == measured.smallest && meta.largest == measured.largest,
                 false => holds_entries && reaches(&meta.smallest) && reaches(&meta.largest),
-            };
-            meta.file_bytes == file_bytes && (bounds || table.taken_in().is_some())
+            }
         };
-        let meta = said.map(|(_, _, meta)| meta).filter(is_same).cloned();
+        let is_as_said = |meta: &TableMeta| table.taken_in().is_some() || has_bounds(meta);
+        // Where ids do not tell. Whose bounds are others need not be another table.
+        let is_stranger = said.is_some_and(|Said { family, meta, .. }| {
+            let properties = table.properties();
+            let sequences = meta.smallest_sequence..=meta.largest_sequence;
+            let is_outside = |sequence| !sequences.contains(&sequence);
+            let says_so = own_family(properties).is_some_and(|own| own != family)
+                || ![0, meta.number.get()].contains(&properties.original_file_number)
+                || !sequences.is_empty() && (is_outside(smallest_sequence) || is_outside(largest_sequence));
+            meta.unique_id.is_none() && (meta.file_bytes != file_bytes || says_so && !is_as_said(meta))
+        });
+        if is_stranger {
+            damage.push(Error::corruption(&path, 0, STRANGER));
+            return Ok(None);
+        }
+        // What the manifest says besides is kept.
+        let of_manifest =
+            said.filter(|said| said.level.is_some() && said.meta.file_bytes == file_bytes && is_as_said(said.meta));
+        let meta = of_manifest.map(|said| TableMeta { number: number_of_file, ..said.meta.clone() });
         let is_undated = newest.is_none() && table.taken_in() == Some(SequenceNumber::default());
         let logs = FirstLog::of(table.properties());
         let contents = if is_dangling { Contents::Dangling(table) } else { Contents::Whole(table) };
@@ -320,33 +350,23 @@ impl Bench<'_> {
         Ok(Some((family, source)))
     }
 
-    /// What any manifest says of a table, with its family.
-    fn known<'a>(
-        &'a self,
-        number: FileNumber,
-        said: Option<(u32, usize, &'a TableMeta)>,
-    ) -> Option<(u32, &'a TableMeta)> {
-        let said = said.map(|(family, _, meta)| (family, meta));
-        said.or_else(|| self.tables.get(&number).map(|(family, _, meta)| (*family, meta)))
-    }
-
     /// What is whole in a damaged table.
     fn salvage(
         &self,
         path: PathBuf,
-        number: FileNumber,
-        said: Option<(u32, usize, &TableMeta)>,
+        (number_of_file, number): (FileNumber, FileNumber),
+        said: Option<Said<'_>>,
         damage: &mut Vec<Error>,
         lost_blocks: &mut u64,
     ) -> Result<Vetted> {
-        let known = self.known(number, said);
-        let range = known.map(|(_, meta)| (meta.smallest_sequence, meta.largest_sequence));
+        let range = said.map(|said| (said.meta.smallest_sequence, said.meta.largest_sequence));
         // Old releases of RocksDB say nothing.
         let range = range.filter(|(oldest, newest)| oldest <= newest);
         let file = self.files.open(&path)?;
-        let order = self.order_of_wreck(&*file, known.map(|(family, _)| family))?;
+        let order = self.order_of_wreck(&*file, said.map(|said| said.family))?;
         let wreck = Wreck { file, order, said: range, undated: SequenceNumber::default() };
-        let mut meta = TableMeta { number, smallest_sequence: SequenceNumber::MAX, ..TableMeta::default() };
+        let mut meta =
+            TableMeta { number: number_of_file, smallest_sequence: SequenceNumber::MAX, ..TableMeta::default() };
         let salvaged = wreck.read(&mut |sequence, key, value| {
             if key.kind == ValueKind::BlobIndex {
                 readable(key.user_key, value)?;
@@ -374,12 +394,12 @@ impl Bench<'_> {
             meta.smallest_sequence = meta.smallest_sequence.min(*sequence);
             meta.largest_sequence = meta.largest_sequence.max(*sequence);
         }
-        let family = known.map(|(family, _)| family).or_else(|| salvaged.properties.as_ref().and_then(family_of));
+        let family = said.map(|said| said.family).or_else(|| salvaged.properties.as_ref().and_then(family_of));
         if meta.largest.is_empty() {
             return Ok(None);
         }
         let taken_in = salvaged.properties.as_ref().and_then(|properties| taken_in_with(properties, None));
-        let is_undated = known.is_none() && taken_in == Some(SequenceNumber::default());
+        let is_undated = said.is_none() && taken_in == Some(SequenceNumber::default());
         let ((level, epoch), refs) = (place_of(said), BTreeMap::new());
         let (contents, logs) = (Contents::Salvaged(wreck), salvaged.properties.as_ref().and_then(FirstLog::of));
         let (checked, lost_values) = (TableCheck::default(), 0);
@@ -403,8 +423,9 @@ impl Bench<'_> {
 }
 
 /// Level and epoch of a table of which the manifest says something.
-fn place_of(said: Option<(u32, usize, &TableMeta)>) -> (Option<usize>, u64) {
-    (said.map(|(_, level, _)| level), said.map_or(0, |(.., meta)| meta.epoch_number))
+fn place_of(said: Option<Said<'_>>) -> (Option<usize>, u64) {
+    let of_manifest = said.and_then(|said| Some((said.level?, said.meta.epoch_number)));
+    (of_manifest.map(|(level, _)| level), of_manifest.map_or(0, |(_, epoch)| epoch))
 }
 
 /// The column family that a table says it is of. One from outside may be for any.

@@ -17,10 +17,11 @@ use esker_log::distrust;
 
 use super::blobs::Blobs;
 use super::flushed::Flushed;
+use super::identity::Identities;
 use super::place::{Extent, Place, places};
 use super::rewrite::{Age, Rewritten, Run, readable, rewrite};
 use super::survey::{Survey, distinct_names};
-use super::tables::{Contents, Source, date, family_of};
+use super::tables::{Contents, Said, Source, date, family_of};
 use super::{AsideReason, DbRepair, aside};
 use crate::cache::BlockCache;
 use crate::family::{Family, Generation, View};
@@ -58,8 +59,6 @@ pub(super) struct Bench<'a> {
     /// The names of the orders of families' keys, as a manifest says.
     pub(super) comparators: BTreeMap<u32, String>,
     pub(super) blobs: &'a Blobs,
-    /// What manifests that are not whole say of tables, with family and level.
-    pub(super) tables: &'a BTreeMap<FileNumber, (u32, u32, TableMeta)>,
 }
 
 /// A family on its way to its version.
@@ -169,23 +168,22 @@ impl Workshop {
             orders: Orders::of(&self.options),
             comparators: families.map(|(&id, family)| (id, family.comparator.clone())).collect(),
             blobs,
-            tables: &self.survey.hints.tables,
         };
         let mut wanted = Vec::new();
         match &self.survey.manifest {
             Some(manifest) => {
+                let metas = manifest.families.values().flat_map(|of| of.tables.values());
+                let identities = Identities::of(&*files, &self.dir, &self.survey.names, metas)?;
                 for (&family, of) in &manifest.families {
                     for ((level, number), meta) in &of.tables {
-                        let names = [FileName::LegacyTable(*number), FileName::Table(*number)];
-                        match names.into_iter().find(|name| self.survey.has(name)) {
-                            Some(name) => wanted.push((name, *number, Some((family, *level as usize, meta)))),
-                            None => {
-                                self.report.lost_tables += 1;
-                                let path = self.dir.join(FileName::Table(*number).to_string());
-                                let reason = "the manifest names this file, but it is not there";
-                                self.report.damage.push(Error::corruption(&path, 0, reason));
-                            }
-                        }
+                        let Some(name) = identities.file(*number) else {
+                            let missing = "the manifest names this file, but it is not there";
+                            self.report.lost_tables += 1;
+                            self.report.damage.push(identities.lost(&self.dir, *number, missing));
+                            continue;
+                        };
+                        self.report.damage.extend(identities.elsewhere(&self.dir, *number));
+                        wanted.push((name, *number, Some(Said { family, level: Some(*level as usize), meta })));
                     }
                     for (number, _) in of.blobs.iter().filter(|(number, _)| blobs.get(**number).is_none()) {
                         let is_dead = of.ledger.get(*number).is_some_and(|usage| usage.is_dead());
@@ -198,22 +196,34 @@ impl Workshop {
                 }
             }
             None => {
-                wanted.extend(self.survey.names.iter().filter_map(|name| match name {
-                    FileName::Table(number) | FileName::LegacyTable(number)
-                        if !self.survey.hints.gone.contains(number) =>
-                    {
-                        Some((*name, *number, None))
+                let hints = self.survey.hints.tables.values().map(|(.., meta)| meta);
+                let identities = Identities::of(&*files, &self.dir, &self.survey.names, hints)?;
+                let is_gone = |number: &FileNumber| self.survey.hints.gone.contains(number);
+                let of_files: BTreeMap<FileName, FileNumber> =
+                    identities.iter().map(|(number, name)| (name, number)).collect();
+                for name in &self.survey.names {
+                    let (FileName::Table(number) | FileName::LegacyTable(number)) = name else { continue };
+                    let hinted = of_files.get(name).copied();
+                    // One that manifests know only as it was before.
+                    let Some(number) =
+                        hinted.or_else(|| identities.own_number(name, *number, &self.survey.hints.db_id))
+                    else {
+                        continue;
+                    };
+                    if !is_gone(&number) {
+                        let hint = self.survey.hints.tables.get(&number).filter(|_| hinted.is_some());
+                        let said = hint.map(|(family, _, meta)| Said { family: *family, level: None, meta });
+                        wanted.push((*name, number, said));
                     }
-                    _ => None,
-                }));
+                }
                 for number in self.survey.hints.live_tables().map(|(_, meta)| meta.number) {
-                    if !self.survey.has_table(number) {
+                    if identities.file(number).is_none() {
                         self.report.lost_tables += 1;
-                        let path = self.dir.join(FileName::Table(number).to_string());
-                        let reason =
+                        let missing =
                             "a manifest names this file, but it is not there: it may be missing, or was removed later";
-                        self.report.damage.push(Error::corruption(&path, 0, reason));
+                        self.report.damage.push(identities.lost(&self.dir, number, missing));
                     }
+                    self.report.damage.extend(identities.elsewhere(&self.dir, number));
                 }
             }
         }

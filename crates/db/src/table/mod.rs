@@ -54,6 +54,7 @@ use esker_format::rocksdb::internal_key::{SequenceNumber, ValueKind};
 use esker_format::rocksdb::order::Order;
 use esker_format::rocksdb::prefix::PrefixExtractor;
 use esker_format::rocksdb::table::{BlockChecksum, BlockHandle, Footer, MetaIndex, TableProperties};
+use esker_format::rocksdb::version_edit::TableMeta;
 use parking_lot::Mutex;
 
 use crate::Error;
@@ -234,6 +235,19 @@ impl Table {
     /// What it says of itself.
     pub(crate) fn properties(&self) -> &TableProperties {
         &self.properties
+    }
+
+    /// Refuses it if the manifest has the id of another table where it says `said`.
+    ///
+    /// # Errors
+    /// `Corruption`.
+    pub(crate) fn expect_to_be(&self, said: &TableMeta) -> crate::Result<()> {
+        let found = self.properties.unique_id();
+        if said.unique_id.is_none() || said.unique_id == found {
+            return Ok(());
+        }
+        let reason = "another table than the manifest names, by their ids: was a file renamed, or copied here from another store?";
+        Err(Error::corruption(&self.path, 0, reason))
     }
 
     /// Which file it is; see [`ReadFile::identity`].

@@ -160,6 +160,25 @@ fn a_metaindex_reads_back_by_name() {
     assert_eq!(decoded.entries().count(), 2);
 }
 
+/// RocksDB 7.8 wrote this table, and its manifest has this id of it.
+#[test]
+fn a_table_has_the_id_that_rocksdb_gives_it() {
+    let table = TableProperties {
+        db_id: "06e5bfb2-9ef5-430b-8216-01c1b96d8cd3".into(),
+        session_id: "O41FOESTTKUN3V2C6NPQ".into(),
+        original_file_number: 9,
+        ..TableProperties::default()
+    };
+    assert_eq!(table.unique_id(), Some((8_504_950_585_596_461_454, 16_281_321_786_223_160_988)));
+    let nameless =
+        ["", "O", "41FOESTTKUN3", "O41FOESTTKUN3V2C6N-Q", "O41FOESTTKUN3V2C6NPQ12345", "O41FOESTTKUN\u{fc}3V2C6NP"];
+    for session in nameless {
+        assert_eq!(TableProperties { session_id: session.into(), ..table.clone() }.unique_id(), None, "{session}");
+    }
+    assert_eq!(TableProperties { original_file_number: 0, ..table.clone() }.unique_id(), None);
+    assert_eq!(TableProperties { db_id: String::new(), ..table }.unique_id(), None);
+}
+
 #[test]
 fn properties_read_back_and_unknown_ones_are_kept() {
     let mut properties = TableProperties {

@@ -1,0 +1,56 @@
+use std::path::{Path, PathBuf};
+
+use esker_env::sim::SimDisk;
+use esker_format::rocksdb::version_edit::TableMeta;
+
+use crate::open::tests::edit_manifest;
+use crate::options::Options;
+use crate::{Db, ErrorKind, FamilyOptions};
+
+/// Two tables of the default family and one of another, of as many bytes each, in the store of which the manifest gives no ids.
+fn without_ids() -> (SimDisk, Options, Vec<PathBuf>) {
+    let (disk, options) =
+        (SimDisk::new(), Options { create_if_missing: true, background_jobs: 0, ..Options::default() });
+    let db = Db::open_with_env("/db", options.clone(), disk.env()).unwrap();
+    let other = db.create_column_family("another", FamilyOptions::default()).unwrap();
+    for (family, key) in [(&db.default_column_family(), "a"), (&db.default_column_family(), "b"), (&other, "c")] {
+        db.put_cf(family, key, "value", &Default::default()).unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let forget = |meta: &mut TableMeta| assert!(meta.unique_id.take().is_some(), "{meta:?}");
+    edit_manifest(&disk, |edit| edit.new_files.iter_mut().for_each(|(_, meta)| forget(meta)));
+    let is_table = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "sst");
+    let tables = disk.paths().into_iter().filter(is_table).collect();
+    (disk, options, tables)
+}
+
+/// Goal: also where the manifest has no ids of its tables, as of an older release, another table in the place of one is none of the store's: of
+/// another family, another number, or another length. One that is as the manifest says is whole without an id.
+#[test]
+fn without_ids_another_table_is_told_by_what_it_says_of_itself() {
+    let (disk, options, tables) = without_ids();
+    assert_eq!(tables.len(), 3);
+    let report = Db::repair_with_env("/db", options.clone(), disk.env()).unwrap();
+    assert!(report.damage.is_empty() && report.tables == 3, "{report:?}");
+    for (place, from) in [(0, 2), (2, 0), (0, 1), (1, 0)] {
+        let (disk, options, tables) = without_ids();
+        disk.overwrite(&tables[place], disk.file_bytes(&tables[from]).unwrap());
+        let report = Db::repair_with_env("/db", options.clone(), disk.env()).unwrap();
+        assert_eq!((report.lost_tables, report.tables), (1, 2), "{place} {from}: {report:?}");
+        let is_told =
+            |error: &crate::Error| error.path() == Some(&tables[place]) && error.kind() == ErrorKind::Corruption;
+        assert!(report.damage.iter().any(is_told), "{report:?}");
+        let lost = Path::new("/db/lost").join(tables[place].file_name().unwrap());
+        assert!(report.put_aside.iter().any(|file| file.path == lost), "{report:?}");
+        let db = Db::open_with_env("/db", options, disk.env()).unwrap();
+        let other = db.column_family("another").unwrap();
+        let found =
+            |family: &crate::ColumnFamily, key: &str| db.get_cf(family, key, &Default::default()).unwrap().is_some();
+        for (n, key) in ["a", "b", "c"].into_iter().enumerate() {
+            let default = db.default_column_family();
+            assert_eq!(found(&default, key), n < 2 && n != place, "{place} {from} {key}");
+            assert_eq!(found(&other, key), n == 2 && n != place, "{place} {from} {key}");
+        }
+    }
+}
