@@ -2,6 +2,7 @@
 //!
 //! - R1: of entries with one key and sequence number one stays: that of the younger file ([`Age`]), unless its value is lost.
 //! - R2: a pointer into a sound blob file stays. A value in another is moved. A value that is lost becomes a deletion (P5).
+//!   A range deletion of a file without numbers hides those of an older file that have its number, which is that of the last of them.
 //! - R3: of entries of a key that point to one place, whatever lies between them, the newest stays: compactions have made one of the other.
 
 use std::cmp::Ordering;
@@ -119,6 +120,11 @@ pub(super) fn rewrite(
     separates: bool,
     report: &mut DbRepair,
 ) -> Result<Rewritten> {
+    let undated: Vec<(Age, Arc<Fragments>)> = runs
+        .iter()
+        .filter(|run| run.age.is_undated)
+        .flat_map(|run| run.range_deletions.iter().map(|some| (run.age, some.clone())))
+        .collect();
     let ranges: Vec<_> = runs.iter().flat_map(|run| &run.range_deletions).flat_map(|some| some.ranges()).collect();
     let mut outputs =
         Outputs::new(store, family, level, separates).with_range_deletions(Fragments::of(family.order, &ranges));
@@ -148,6 +154,7 @@ pub(super) fn rewrite(
             }
             let mut is_written = true;
             match fate {
+                _ if is_hidden(&undated, head.age, &key) => is_written = false,
                 Fate::Stays if key.kind == ValueKind::BlobIndex => {
                     let index = entry::pointer(key.user_key, value)?;
                     if pointed.insert((index.file, index.offset)) {
@@ -193,6 +200,12 @@ pub(super) fn rewrite(
         blobs.add(blob.file.clone(), addition, family.id, &*store.env.files)?;
     }
     Ok(Rewritten { tables: edit.added, refs })
+}
+
+/// Whether a younger file deleted it that has its number for want of any ([`Age`]).
+fn is_hidden(undated: &[(Age, Arc<Fragments>)], age: Age, key: &InternalKey<'_>) -> bool {
+    let hides = |ranges: &Fragments| ranges.at(key.user_key).sequences.contains(&key.sequence);
+    undated.iter().any(|(younger, ranges)| *younger > age && hides(ranges))
 }
 
 fn fate(blobs: &Blobs, family: u32, key: &InternalKey<'_>, value: &[u8]) -> Result<Fate> {

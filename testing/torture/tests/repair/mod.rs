@@ -83,6 +83,8 @@ impl Scene {
         let options = options::store(&mut random, &FAMILIES, 0);
         let steps: Vec<Step> = steps(&mut random, &FAMILIES, count);
         let disk = SimDisk::new();
+        // Each store has ids of its own.
+        (0..seed).for_each(|_| disk.env().entropy.fill(&mut [0; 8]));
         let db = open(&disk, &options).unwrap();
         let (mut ledger, mut deleted_past_logs) = (Ledger::default(), BTreeSet::new());
         let (rest, parts) = (steps.len() % (ingests + 1), steps.len() / (ingests + 1));

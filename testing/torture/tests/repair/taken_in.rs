@@ -5,12 +5,30 @@ use std::path::PathBuf;
 
 use esker::env::FileSystem;
 use esker::env::sim::SimDisk;
-use esker::{AsideReason, Db, IngestOptions, SstFileWriter};
+use esker::{AsideReason, Db, IngestOptions, Options, SstFileWriter};
 use esker_torture::model::contents;
 use esker_torture::seeds;
 use fastrand::Rng;
 
 use super::{is_manifest, take_in, without_compactions};
+
+/// Takes in a file that deletes a range, and puts one key.
+fn take_in_range(disk: &SimDisk, db: &Db, options: &Options, range: (&[u8], &[u8]), put: Option<&[u8]>) {
+    if range.0 >= range.1 && put.is_none() {
+        return;
+    }
+    disk.env().files.create_dir_all("/outside".as_ref()).unwrap();
+    let path = PathBuf::from(format!("/outside/{}.sst", disk.op_count()));
+    let mut writer = SstFileWriter::create_with_env(&path, &options.families["default"], disk.env()).unwrap();
+    if range.0 < range.1 {
+        writer.delete_range(range.0, range.1).unwrap();
+    }
+    if let Some(key) = put {
+        writer.put(key, "put").unwrap();
+    }
+    writer.finish().unwrap();
+    db.ingest(&db.default_column_family(), &[path], &IngestOptions::default()).unwrap();
+}
 
 /// Goal: without a manifest, what was taken in hides what there was before, be that flushed or not, and is hidden by what came later.
 #[test]
@@ -24,9 +42,20 @@ fn what_was_taken_in_is_as_old_as_it_was_also_without_a_manifest() {
         for n in 0..random.u32(5..40) {
             match random.u8(..10) {
                 0 => db.flush().unwrap(),
-                1..=3 => {
+                1..=2 => {
                     let entries = (0..random.usize(1..5)).map(|_| (key(&mut random), value(&mut random, n))).collect();
                     take_in(&disk, &db, &options, entries);
+                }
+                3 => {
+                    let (begin, end) = (key(&mut random), key(&mut random));
+                    let put = random.bool().then(|| key(&mut random));
+                    take_in_range(
+                        &disk,
+                        &db,
+                        &options,
+                        (&begin.clone().min(end.clone()), &begin.max(end)),
+                        put.as_deref(),
+                    );
                 }
                 _ => match value(&mut random, n) {
                     Some(value) => db.put(key(&mut random), value).unwrap(),
