@@ -23,24 +23,36 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What is in the directory `path`; `None` if that is no store, or cannot be listed: whoever opens it says why.
+    /// What is in the directory `path`; `None` if that is no store, or cannot be listed: whoever opens it says why. A file or two of
+    /// another engine that lie there make it none of that.
     pub(crate) fn of(path: &Path) -> Option<Self> {
-        let mut found = None;
+        let (mut has_current, mut has_more_of_a_db, mut other) = (false, false, None);
         for entry in std::fs::read_dir(path).ok()?.flatten() {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
-            if FileName::parse(name) == Some(FileName::Current) {
-                return Some(Self::Db);
+            match FileName::parse(name) {
+                Some(FileName::Current) => has_current = true,
+                Some(FileName::Manifest(_) | FileName::Options(_) | FileName::Identity) => has_more_of_a_db = true,
+                _ => {}
             }
             if let Some(cask::FileName::Data(_)) = cask::FileName::parse(name) {
-                found = Some(Self::Cask);
+                other = Some(Self::Cask);
             }
             if let Some(raft_name::FileName::Log(_)) = raft_name::FileName::parse(name) {
-                found = Some(Self::Raft);
+                other = Some(Self::Raft);
             }
         }
+        if has_current && names_a_manifest(path) {
+            return Some(Self::Db);
+        }
         // A new Cask has no data file; one that lost its manifest has nothing else.
-        if Cask::is_store(path).is_ok_and(|is_store| is_store) { Some(Self::Cask) } else { found }
+        if Cask::is_store(path).is_ok_and(|is_store| is_store) {
+            return Some(Self::Cask);
+        }
+        if has_current && (has_more_of_a_db || other.is_none()) {
+            return Some(Self::Db);
+        }
+        other.filter(|_| !has_more_of_a_db)
     }
 
     /// What was asked for, which must be what is there; a Db where there is neither.
@@ -63,6 +75,18 @@ impl Kind {
         };
         Error::invalid_argument(format!("this command does not work on {self}; {hint}")).with_path(path)
     }
+}
+
+/// Whether CURRENT says which manifest counts, and that is there.
+fn names_a_manifest(store: &Path) -> bool {
+    let current = store.join(FileName::Current.to_string());
+    // Of anything but a file a read might not end.
+    if !current.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() < 1 << 10) {
+        return false;
+    }
+    let text = std::fs::read_to_string(current).unwrap_or_default();
+    let named = FileName::parse(text.trim_end_matches('\n'));
+    named.is_some_and(|name| matches!(name, FileName::Manifest(_)) && store.join(name.to_string()).exists())
 }
 
 /// Whether the directory is a Db that lost its CURRENT.

@@ -1,5 +1,7 @@
 //! The commands on a Cask, whose kind they tell by its files.
 
+use esker::{Db, Options};
+
 use crate::run::{NONE, Place, esker, flip_bit};
 
 fn created() -> Place {
@@ -358,4 +360,22 @@ fn every_file_of_a_cask_is_printed_and_damage_told() {
     let at = std::fs::read(&path).unwrap().windows(6).position(|bytes| bytes == b"gravel").unwrap();
     flip_bit(&path, at);
     assert!(dump(&path).no().json_lines().iter().any(|line| line["what"] == "damage"));
+}
+
+/// Goal: a file of a Db's that lies in a Cask makes it no Db: neither is it read as one, nor does a repair make one of it.
+#[test]
+fn a_stray_current_makes_no_db_of_a_cask() {
+    for has_manifest in [true, false] {
+        let place = loaded();
+        std::fs::write(place.store().join("CURRENT"), "").unwrap();
+        if !has_manifest {
+            std::fs::remove_file(place.store().join("MANIFEST")).unwrap();
+            let report = Db::repair(place.store(), Options::default()).unwrap_err().to_string();
+            assert!(report.contains("as a Cask does") && report.contains("move away"), "{report}");
+            place.run("repair", NONE).done();
+        }
+        assert_eq!(place.run("get", ["ridge/1"]).done().out, b"gravel");
+        place.run("check", NONE).done();
+        assert!(place.files(".dbtmp").is_empty() && !place.store().join("IDENTITY").exists());
+    }
 }

@@ -436,3 +436,17 @@ fn what_a_repair_mends_says_so() {
         assert_eq!(place.run("check", NONE).code, 0, "{ending}");
     }
 }
+
+/// Goal: a file of another engine that lies in a Db makes it none of that, also where the Db has lost its CURRENT.
+#[test]
+fn a_stray_file_of_a_cask_makes_no_cask_of_a_db() {
+    let place = loaded();
+    let stray = place.store().join("000001.data");
+    std::fs::write(&stray, "anything").unwrap();
+    assert_eq!(place.run("get", ["small3"]).done().out, [3; 100]);
+    std::fs::remove_file(place.store().join("CURRENT")).unwrap();
+    place.run("get", ["small3"]).failed(&["CURRENT"]);
+    place.run("repair", NONE).done();
+    assert_eq!(place.run("get", ["small3"]).done().out, [3; 100]);
+    assert_eq!(std::fs::read(&stray).unwrap(), b"anything");
+}

@@ -9,7 +9,9 @@
 use std::path::Path;
 
 use esker_env::FileSystem;
+use esker_format::cask;
 use esker_format::file_name::FileName;
+use esker_format::raft::file_name as raft_name;
 use esker_format::rocksdb::blob::{BlobFileHeader, HEADER_BYTES};
 use esker_format::rocksdb::table::{FOOTER_BYTES, Footer};
 use esker_format::rocksdb::write_batch;
@@ -30,10 +32,15 @@ pub(super) fn refuse_strangers(files: &dyn FileSystem, dir: &Path) -> Result<()>
         return Ok(());
     }
     let names: Vec<FileName> = entries.iter().filter_map(|entry| FileName::parse(&entry.name)).collect();
-    let is_telling = |name: &FileName| {
-        matches!(name, FileName::Current | FileName::Manifest(_) | FileName::Options(_) | FileName::Identity)
-    };
+    let is_telling =
+        |name: &FileName| matches!(name, FileName::Manifest(_) | FileName::Options(_) | FileName::Identity);
     if names.iter().any(is_telling) {
+        return Ok(());
+    }
+    let other = entries.iter().find_map(|entry| Some((engine_of(&entry.name)?, &entry.name)));
+    // CURRENT is a name that anybody may have given a file.
+    let has_current = names.contains(&FileName::Current);
+    if has_current && other.is_none() {
         return Ok(());
     }
     let mut doubtful = None;
@@ -50,6 +57,12 @@ pub(super) fn refuse_strangers(files: &dyn FileSystem, dir: &Path) -> Result<()>
         }
         doubtful.get_or_insert(name);
     }
+    if let (true, Some((engine, name))) = (has_current, other) {
+        let reason = format!(
+            "holds {name:?}, as {engine} does, and of a Db nothing that can be read but the name CURRENT: move away what is not of this store"
+        );
+        return Err(Error::invalid_argument(reason).with_path(dir));
+    }
     let Some(name) = doubtful else { return Ok(()) };
     let reason = format!(
         "holds {:?}, but nothing in it can be read as a table, a blob file or a log, nor is there a CURRENT, a manifest, an OPTIONS file or an \
@@ -57,6 +70,15 @@ pub(super) fn refuse_strangers(files: &dyn FileSystem, dir: &Path) -> Result<()>
         name.to_string()
     );
     Err(Error::invalid_argument(reason).with_path(dir))
+}
+
+/// Whose file it is, of Esker's other engines.
+fn engine_of(name: &str) -> Option<&'static str> {
+    match (cask::FileName::parse(name), raft_name::FileName::parse(name)) {
+        (Some(cask::FileName::Data(_)), _) => Some("a Cask"),
+        (_, Some(raft_name::FileName::Log(_))) => Some("a Raft log"),
+        _ => None,
+    }
 }
 
 /// Whether it may be what was decoded, though Esker lacks what it needs.
