@@ -450,3 +450,25 @@ fn a_stray_file_of_a_cask_makes_no_cask_of_a_db() {
     assert_eq!(place.run("get", ["small3"]).done().out, [3; 100]);
     assert_eq!(std::fs::read(&stray).unwrap(), b"anything");
 }
+
+/// Goal: a log that is a link to where nothing is any more is not passed over as if it had been removed: what it holds was acknowledged.
+#[test]
+fn a_log_that_is_a_link_to_nowhere_is_missed() {
+    let place = Place::new();
+    place.run("create", NONE).done();
+    place.run("put", ["key", "value"]).done();
+    let log = place.files(".log").remove(0);
+    let elsewhere = place.path("elsewhere.log");
+    std::fs::rename(&log, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &log).unwrap();
+    assert_eq!(place.run("get", ["key"]).done().out, b"value");
+    std::fs::rename(&elsewhere, place.path("lost.log")).unwrap();
+    for command in ["get", "put"] {
+        place
+            .run(command, ["key", "value"].into_iter().take(if command == "get" { 1 } else { 2 }))
+            .failed(&["leads nowhere"]);
+    }
+    assert!(place.run("check", NONE).no().text().contains("leads nowhere"));
+    std::fs::rename(place.path("lost.log"), &elsewhere).unwrap();
+    assert_eq!(place.run("get", ["key"]).done().out, b"value");
+}

@@ -185,10 +185,16 @@ impl Listing {
         let mut logs = BTreeMap::new();
         for name in &names {
             let FileName::Wal(number) = name else { continue };
-            match env.files.metadata(&dir.join(name.to_string())) {
+            let path = dir.join(name.to_string());
+            match env.files.metadata(&path) {
                 Ok(metadata) => drop(logs.insert(*number, metadata.len)),
-                // A writer took it away meanwhile.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    // Else a writer took it away meanwhile.
+                    if env.files.list(dir)?.iter().any(|entry| entry.name == name.to_string()) {
+                        let reason = "a link that leads nowhere, in the place of a log: put back what it led to";
+                        return Err(Error::corruption(&path, 0, reason));
+                    }
+                }
                 Err(error) => return Err(error.into()),
             }
         }
