@@ -132,7 +132,8 @@ impl Cask {
     }
 
     /// Rebuilds the manifest and all hints of the store in `path` from its data files alone. Files with damage are copied without it
-    /// and put aside as `NNNNNN.damaged`; nothing is thrown away.
+    /// and put aside as `NNNNNN.damaged`; nothing is thrown away. A file is what its head says: one that has another's name gets its own
+    /// again, and one that is not the store's is put aside.
     ///
     /// If the manifest itself is lost, a key that was deleted may reappear: where the record that deleted it is damaged, or where the process died
     /// between a merge and the removal of the files that it had merged.
@@ -151,6 +152,23 @@ impl Cask {
     /// As [`repair`](Self::repair).
     pub fn repair_with_env(path: impl AsRef<Path>, env: &Env) -> Result<CaskRepair> {
         repair::repair(path.as_ref(), env)
+    }
+
+    /// What [`repair`](Self::repair) would do, and lose. Takes no lock and writes nothing: if somebody writes the store meanwhile, it says what that
+    /// looked like. Copies that a repair would make are counted as made.
+    ///
+    /// # Errors
+    /// As [`repair`](Self::repair), but for `Busy`.
+    pub fn repair_outlook(path: impl AsRef<Path>) -> Result<CaskRepair> {
+        Self::repair_outlook_with_env(path, &Env::os())
+    }
+
+    /// As [`repair_outlook`](Self::repair_outlook), on another machine than the real one.
+    ///
+    /// # Errors
+    /// As [`repair_outlook`](Self::repair_outlook).
+    pub fn repair_outlook_with_env(path: impl AsRef<Path>, env: &Env) -> Result<CaskRepair> {
+        repair::outlook(path.as_ref(), env)
     }
 
     fn new(opened: open::Opened) -> Self {

@@ -3,7 +3,6 @@
 //! - P1: nothing is thrown away. A data file with damage is copied without it into a new file, and put aside as `NNNNNN.damaged`.
 //! - P2: files that a manifest has dropped are left to the next open, which removes them. Only if the manifest is lost do they come back, if
 //!   they are still there: a key that was deleted may reappear, if the machine died between a merge and the removal of what it merged.
-//!
 //! - P3: only damage is mended. A manifest or a data file of a newer version, whose checksum holds, and a manifest that the system does not
 //!   let us read end the repair before anything is written.
 //! - P4: what a repair builds on, it has read after it had the lock: whoever had the store before may have written until then.
@@ -11,10 +10,15 @@
 //!   are written anew (see [`distrust`]).
 //! - P6: zeroes are no end of a file that was sealed, as the manifest says, else its hint. Of a file of which nobody says how it ended, they
 //!   are none if records follow. Nor are they before the place up to which the manifest says that an open one is durable.
+//! - P7: a file is what its head says, whatever its name is (`names`), and gets its name again. What is not the store's is put aside. No file takes
+//!   the place of another.
 //!
-//! Of each key the highest version wins, as in every open. Order: new files and hints, directory sync, names of
-//! the old ones, directory sync, manifest; a repair that is interrupted can be run again.
+//! Of each key the highest version wins, as in every open. Order: new files and hints, directory sync, names of what is put aside, then
+//! of the others, directory sync, manifest; a repair that is interrupted can be run again.
 
+mod names;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use esker_env::{AppendFile, Env};
@@ -26,10 +30,11 @@ use esker_format::cask::record::Record;
 use esker_format::cask::{FileName, FileNumber};
 use esker_log::distrust;
 
+use self::names::{Named, Role};
 use crate::file::{Step, Walk, claims, write_hint};
 use crate::{Error, ErrorKind, Result, manifest, open};
 
-/// What a repair did.
+/// What a repair did, or would do.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CaskRepair {
@@ -39,12 +44,20 @@ pub struct CaskRepair {
     pub records: u64,
     /// Data files that were copied without what was damaged, and are put aside.
     pub put_aside: Vec<PathBuf>,
+    /// Data files that had another name than their heads say, and the names that they have now: nothing is lost of them.
+    pub renamed: Vec<(PathBuf, PathBuf)>,
+    /// Data files that are not the store's, by what they were called and where they are put aside: another store's, or a second one of a number.
+    /// Nothing of them is used.
+    pub strangers: Vec<(PathBuf, PathBuf)>,
+    /// Data files that are used though the manifest, which can be read, does not know of them, as it had not given numbers that high: of
+    /// a repair that died, or newer than the manifest. Another store's would look the same.
+    pub unnamed: Vec<PathBuf>,
     /// Bytes that were lost with them.
     pub damaged_bytes: u64,
     /// The keys that were in these bytes, as far as they still say: of each, a record is lost. If it was the newest, the one before it is the
     /// key's now, or the key is gone; or it is back, if what was lost was its deletion.
     pub damaged_keys: Vec<Vec<u8>>,
-    /// Data files that the manifest named and that are not there: what was in them is lost.
+    /// Data files that the manifest named and that are not there, or a stranger instead: what was in them is lost.
     pub missing: Vec<PathBuf>,
 }
 
@@ -55,12 +68,18 @@ struct Repair<'a> {
     known: Option<Manifest>,
     /// A sync failed in the store's life before.
     is_warned: bool,
+    /// Nothing is written: only the report is wanted.
+    is_dry: bool,
     next_file: u32,
     version_max: u64,
     files: Vec<File>,
     report: CaskRepair,
     /// Old names of what is put aside, and new ones.
     aside: Vec<(PathBuf, PathBuf)>,
+    /// Names that are taken, or will be.
+    taken: BTreeSet<FileName>,
+    /// By name, data files of other numbers.
+    misplaced: BTreeMap<FileNumber, FileNumber>,
 }
 
 /// What there is in a file.
@@ -80,37 +99,65 @@ pub(crate) fn repair(dir: &Path, env: &Env) -> Result<CaskRepair> {
     look(dir, env)?;
     let _lock = open::lock(env, dir)?;
     // What counts is what is there now (P4).
-    let (mut numbers, known) = look(dir, env)?;
-    if let Some(known) = &known {
-        // P2. Higher numbers are what a repair that died has copied, or hold nothing that is not in others.
-        let named = |number: &FileNumber| known.files.iter().any(|file| file.number == *number);
-        numbers.retain(|number| number.get() >= known.next_file || named(number));
-    }
-    let highest = numbers.last().map_or(0, |number| number.get());
-    let next_file = known.as_ref().map_or(1, |known| known.next_file).max(highest + 1);
+    mend(dir, env, false)
+}
+
+/// What a repair would do. Takes no lock, writes nothing.
+pub(crate) fn outlook(dir: &Path, env: &Env) -> Result<CaskRepair> {
+    mend(dir, env, true)
+}
+
+fn mend(dir: &Path, env: &Env, is_dry: bool) -> Result<CaskRepair> {
+    let (taken, known) = look(dir, env)?;
+    let names = taken.iter().filter_map(|name| match name {
+        FileName::Data(number) => Some(*number),
+        _ => None,
+    });
+    let files = names.map(|name| read_head(dir, env, name)).collect::<Result<Vec<_>>>()?;
+    let roles = names::roles(&files, known.as_ref());
+    let numbers = roles.iter().filter_map(|role| match role {
+        Role::Is(number) => Some(*number),
+        _ => None,
+    });
+    let numbers: BTreeSet<_> = numbers.collect();
+    let highest = files.iter().map(|file| file.name).chain(numbers.iter().copied()).max();
+    let next_file = known.as_ref().map_or(1, |known| known.next_file).max(highest.map_or(0, FileNumber::get) + 1);
     let named = known.iter().flat_map(|known| &known.files).map(|file| file.number);
-    let missing = named.filter(|number| numbers.binary_search(number).is_err());
+    let missing = named.filter(|number| !numbers.contains(number));
     let missing = missing.map(|number| dir.join(FileName::Data(number).name())).collect();
-    let (files, aside, report) = (Vec::new(), Vec::new(), CaskRepair { missing, ..CaskRepair::default() });
-    let is_warned = distrust::is_warned(&*env.files, dir)?;
-    let mut repair = Repair { env, dir, known, is_warned, next_file, version_max: 0, files, report, aside };
-    for number in &numbers {
-        repair.refuse_newer(*number)?;
-    }
-    for number in numbers {
-        repair.take(number)?;
+    let mut repair = Repair {
+        env,
+        dir,
+        known,
+        is_warned: distrust::is_warned(&*env.files, dir)?,
+        is_dry,
+        next_file,
+        version_max: 0,
+        files: Vec::new(),
+        report: CaskRepair { missing, ..CaskRepair::default() },
+        aside: Vec::new(),
+        taken,
+        misplaced: BTreeMap::new(),
+    };
+    for (file, role) in files.into_iter().zip(roles) {
+        match role {
+            Role::Is(number) => repair.take(file, number)?,
+            Role::Stranger => repair.put_stranger_aside(file.name)?,
+            Role::Unknown => {
+                let bytes = env.files.metadata(&repair.path_of(file.name))?.len;
+                repair.put_aside(file.name, file.name, bytes)?;
+            }
+            // P2.
+            Role::Dropped => {}
+        }
     }
     repair.finish()
 }
 
-/// The numbers of the data files, ascending, and what the manifest says, if it can be read.
-fn look(dir: &Path, env: &Env) -> Result<(Vec<FileNumber>, Option<Manifest>)> {
-    let mut numbers = Vec::new();
-    for entry in env.files.list(dir).map_err(|error| open::unless_directory(dir, error))? {
-        if let Some(FileName::Data(number)) = FileName::parse(&entry.name) {
-            numbers.push(number);
-        }
-    }
+/// The names in `dir`, and what the manifest says, if it can be read.
+fn look(dir: &Path, env: &Env) -> Result<(BTreeSet<FileName>, Option<Manifest>)> {
+    let entries = env.files.list(dir).map_err(|error| open::unless_directory(dir, error))?;
+    let names: BTreeSet<_> = entries.iter().filter_map(|entry| FileName::parse(&entry.name)).collect();
     let known = match manifest::read(&*env.files, dir) {
         Err(error) if error.kind() == ErrorKind::Corruption => None,
         known => known?,
@@ -118,26 +165,29 @@ fn look(dir: &Path, env: &Env) -> Result<(Vec<FileNumber>, Option<Manifest>)> {
     if known.is_none() {
         open::refuse_unfinished(env, dir)?;
     }
-    if numbers.is_empty() && known.is_none() {
+    if known.is_none() && !names.iter().any(|name| matches!(name, FileName::Data(_))) {
         return Err(open::no_store(dir));
     }
-    numbers.sort_unstable();
-    Ok((numbers, known))
+    Ok((names, known))
+}
+
+fn read_head(dir: &Path, env: &Env, name: FileNumber) -> Result<Named> {
+    let path = dir.join(FileName::Data(name).name());
+    let mut raw = [0; HEADER_BYTES];
+    let len = env.files.open(&path)?.read_at(0, &mut raw)?;
+    match DataFileHeader::decode(raw.get(..len).unwrap_or(&raw)) {
+        // P3.
+        Err(error) if error.kind == DecodeErrorKind::Unsupported => {
+            Err(Error::decode(&path, 0, "reading the head of a data file", error))
+        }
+        // Files are counted from 1.
+        head => Ok(Named { name, head: head.ok().filter(|head| head.number.get() > 0) }),
+    }
 }
 
 impl Repair<'_> {
-    /// P3.
-    fn refuse_newer(&self, number: FileNumber) -> Result<()> {
-        let path = self.dir.join(FileName::Data(number).name());
-        let file = self.env.files.open(&path)?;
-        let mut head = [0; HEADER_BYTES];
-        let len = file.read_at(0, &mut head)?;
-        match DataFileHeader::decode(head.get(..len).unwrap_or(&head)) {
-            Err(error) if error.kind == DecodeErrorKind::Unsupported => {
-                Err(Error::decode(&path, 0, "reading the head of a data file", error))
-            }
-            _ => Ok(()),
-        }
+    fn path_of(&self, name: FileNumber) -> PathBuf {
+        self.dir.join(FileName::Data(name).name())
     }
 
     /// What the manifest says of a file.
@@ -146,18 +196,20 @@ impl Repair<'_> {
     }
 
     /// Salt and cleanness of a file: as the manifest says, else as its own head does, else as its hint does. Whether its head is bad.
-    fn identity(&self, number: FileNumber, raw: &[u8], hint: Option<Footer>) -> Option<(u32, u64, bool)> {
-        let known = self.known(number);
-        let head = DataFileHeader::decode(raw).ok().filter(|head| head.number == number);
-        match (known, head) {
-            (Some(known), head) => Some((known.salt, known.clean_as_of, head.is_none())),
+    fn identity(&self, file: Named, number: FileNumber, hint: Option<Footer>) -> Option<(u32, u64, bool)> {
+        match (self.known(number), file.head) {
+            (Some(known), head) => {
+                let is_bad = head.is_none_or(|head| (head.number, head.salt) != (number, known.salt));
+                Some((known.salt, known.clean_as_of, is_bad))
+            }
             (None, Some(head)) => Some((head.salt, head.clean_as_of, false)),
             (None, None) => hint.map(|hint| (hint.salt, 0, true)),
         }
     }
 
-    fn take(&mut self, number: FileNumber) -> Result<()> {
-        let path = self.dir.join(FileName::Data(number).name());
+    /// Takes a file for that of `number`.
+    fn take(&mut self, named: Named, number: FileNumber) -> Result<()> {
+        let path = self.path_of(named.name);
         let file = self.env.files.open(&path)?;
         let mapping = file.map().unwrap_or_default();
         let read;
@@ -169,10 +221,13 @@ impl Repair<'_> {
             }
         };
         let hint = self.hinted(number)?;
-        let Some((salt, clean_as_of, head_is_bad)) = self.identity(number, raw, hint) else {
-            self.put_aside(number, raw.len() as u64);
-            return Ok(());
+        let Some((salt, clean_as_of, head_is_bad)) = self.identity(named, number, hint) else {
+            return self.put_aside(named.name, number, raw.len() as u64);
         };
+        if head_is_bad && named.head.is_some() && !has_records(raw, salt) {
+            self.report.missing.push(self.path_of(number));
+            return self.put_stranger_aside(named.name);
+        }
         // A deletion of a version up to this, written later, would be taken for one that hides nothing in the file.
         self.version_max = self.version_max.max(clean_as_of);
         let state = self.state(number, salt, hint);
@@ -183,8 +238,17 @@ impl Repair<'_> {
                 self.make_durable(&path, raw.len() as u64)?;
             }
             let raw = usize::try_from(end).ok().and_then(|end| raw.get(..end)).unwrap_or(raw);
-            write_hint(&*self.env.files, self.dir, number, salt, raw)?;
+            if !self.is_dry {
+                write_hint(&*self.env.files, self.dir, number, salt, raw)?;
+            }
             self.files.push(File { number, state: sealed(end, records), salt, clean_as_of });
+            if named.name != number {
+                self.report.renamed.push((path, self.path_of(number)));
+                self.misplaced.insert(named.name, number);
+            }
+            if self.known.is_some() && self.known(number).is_none() {
+                self.report.unnamed.push(self.path_of(number));
+            }
             return Ok(());
         }
         if records > 0 {
@@ -193,13 +257,15 @@ impl Repair<'_> {
             let copy = self.copy(whole, salt)?;
             self.files.push(File { clean_as_of: 0, ..copy });
         }
-        self.put_aside(number, damaged_bytes);
-        Ok(())
+        self.put_aside(named.name, number, damaged_bytes)
     }
 
     /// P5. The file keeps its length: what lies behind its last record is not known to be nothing.
     fn make_durable(&self, path: &Path, len: u64) -> Result<()> {
         let fs = &*self.env.files;
+        if self.is_dry {
+            return Ok(());
+        }
         if self.is_warned {
             return distrust::write_anew(fs, path);
         }
@@ -218,11 +284,37 @@ impl Repair<'_> {
         })?)
     }
 
-    fn put_aside(&mut self, number: FileNumber, damaged_bytes: u64) {
-        let [from, to] = [FileName::Data(number), FileName::Damaged(number)].map(|name| self.dir.join(name.name()));
-        self.report.put_aside.push(to.clone());
+    /// Puts the file called `name` aside, which is that of `number`.
+    fn put_aside(&mut self, name: FileNumber, number: FileNumber, damaged_bytes: u64) -> Result<()> {
+        let (_, to) = self.set_aside(name, number)?;
+        self.report.put_aside.push(to);
         self.report.damaged_bytes += damaged_bytes;
-        self.aside.push((from, to));
+        Ok(())
+    }
+
+    fn put_stranger_aside(&mut self, name: FileNumber) -> Result<()> {
+        let names = self.set_aside(name, name)?;
+        self.report.strangers.push(names);
+        Ok(())
+    }
+
+    fn set_aside(&mut self, name: FileNumber, number: FileNumber) -> Result<(PathBuf, PathBuf)> {
+        let mut to = FileName::Damaged(number);
+        // An earlier repair may have put another aside.
+        while !self.taken.insert(to) {
+            to = FileName::Damaged(self.new_number()?);
+        }
+        let names = (self.path_of(name), self.dir.join(to.name()));
+        self.aside.push(names.clone());
+        Ok(names)
+    }
+
+    /// A number that no file ever had.
+    fn new_number(&mut self) -> Result<FileNumber> {
+        let number = FileNumber::new(self.next_file)
+            .ok_or_else(|| Error::new(ErrorKind::Exhausted, "all file numbers are used"))?;
+        self.next_file += 1;
+        Ok(number)
     }
 
     /// What the hint says of a file that the manifest says nothing of (P6).
@@ -304,9 +396,7 @@ impl Repair<'_> {
 
     /// The file's sound records in a new file.
     fn copy(&mut self, raw: &[u8], salt: u32) -> Result<File> {
-        let number = FileNumber::new(self.next_file)
-            .ok_or_else(|| Error::new(ErrorKind::Exhausted, "all file numbers are used"))?;
-        self.next_file += 1;
+        let number = self.new_number()?;
         let mut new_salt = [0; 4];
         self.env.entropy.fill(&mut new_salt);
         let new_salt = u32::from_le_bytes(new_salt);
@@ -324,11 +414,13 @@ impl Repair<'_> {
                 Step::End { .. } => break,
             }
         }
-        let file = self.env.files.create(&self.dir.join(FileName::Data(number).name()))?;
-        file.append(&[&out])?;
-        self.sync(&*file)?;
+        if !self.is_dry {
+            let file = self.env.files.create(&self.path_of(number))?;
+            file.append(&[&out])?;
+            self.sync(&*file)?;
+            write_hint(&*self.env.files, self.dir, number, new_salt, &out)?;
+        }
         let data_bytes = out.len() as u64;
-        write_hint(&*self.env.files, self.dir, number, new_salt, &out)?;
         Ok(File { number, state: FileState::Sealed { data_bytes, record_count }, salt: new_salt, clean_as_of: 0 })
     }
 
@@ -340,7 +432,6 @@ impl Repair<'_> {
             let reason = "manifest or data files say that next to no version can follow their own; restore a backup";
             return Err(Error::new(ErrorKind::Exhausted, reason).with_path(self.dir));
         }
-        fs.sync_dir(self.dir)?;
         self.files.sort_unstable_by_key(|file| file.number);
         let mut store_id = [0; 16];
         self.env.entropy.fill(&mut store_id);
@@ -354,18 +445,39 @@ impl Repair<'_> {
             FileState::Open { .. } => 0,
         });
         self.report.records = counts.sum();
-        let files = std::mem::take(&mut self.files);
+        self.report.missing.sort_unstable();
+        let misplaced = std::mem::take(&mut self.misplaced);
+        let renames = names::renames(misplaced, || self.new_number())?;
+        if self.is_dry {
+            return Ok(self.report);
+        }
+        fs.sync_dir(self.dir)?;
         // Before the manifest: an open removes data files that it does not name.
         for (from, to) in &self.aside {
             fs.rename(from, to)?;
         }
+        for (from, to) in renames {
+            fs.rename(&self.path_of(from), &self.path_of(to))?;
+        }
         fs.sync_dir(self.dir)?;
-        let next_file = self.next_file;
+        let (files, next_file) = (self.files, self.next_file);
         manifest::write(fs, self.dir, &Manifest { store_id, keep_versions, next_file, next_version, files })?;
         if self.is_warned {
             distrust::trust_again(fs, self.dir)?;
         }
         Ok(self.report)
+    }
+}
+
+/// Whether any record holds.
+fn has_records(raw: &[u8], salt: u32) -> bool {
+    let mut walk = Walk::new(raw, salt);
+    loop {
+        match walk.step() {
+            Step::Record { .. } => return true,
+            Step::Damage(_) => {}
+            Step::End { .. } => return false,
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod cask_damage;
 mod cask_faults;
 mod cask_full;
 mod cask_model;
+mod cask_names;
 mod cask_reopen;
 mod cask_repair;
 mod cask_rules;

@@ -62,9 +62,11 @@ fn check_head(data: &DataFile, file: &File, len: u64) -> Result<()> {
     data.set_end(len);
     let raw = data.bytes(0..HEADER_BYTES as u64)?;
     match DataFileHeader::decode(&raw) {
-        Ok(head) if head.number != file.number || head.salt != file.salt => {
-            Err(Error::corruption(&data.path, 0, "this is another data file than the manifest names"))
-        }
+        Ok(head) if head.number != file.number || head.salt != file.salt => Err(Error::corruption(
+            &data.path,
+            0,
+            "this is another data file than the manifest names; run a repair, which goes by what is in the files",
+        )),
         Ok(_) => Ok(()),
         // Its checksum holds: what a newer version means by its records is not known here.
         Err(error) if error.kind == DecodeErrorKind::Unsupported => {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use esker::{AsideReason, Cask, Db, DbRepair};
+use esker::{AsideReason, Cask, CaskRepair, Db, DbRepair};
 use serde_json::{Value, json};
 
 use super::check::error_object;
@@ -22,8 +22,9 @@ const KEYS_TOLD_MAX: usize = 10;
 ///
 /// Of a Db, a new manifest is made from the old one, or without it from tables, blob files and logs; what is whole in damaged files is
 /// written again, and everything that is not used any more goes to the folder `lost` in the store. Of a Cask, manifest and hints are
-/// rebuilt from its data files; those with damage are copied without it and put aside as `.damaged`. Nothing is thrown away. If the
-/// manifest itself is lost, what was deleted or overwritten may reappear. For a Raft log, see `esker raft repair`.
+/// rebuilt from its data files; those with damage are copied without it and put aside as `.damaged`, and those with another's name get their
+/// own again. Nothing is thrown away. If the manifest itself is lost, what was deleted or overwritten may reappear. For a Raft log, see
+/// `esker raft repair`.
 #[derive(Debug, Args)]
 pub(crate) struct Repair {
     /// The store's directory
@@ -57,36 +58,66 @@ impl Repair {
     fn mend_cask(&self, out: &mut Output) -> Result<Answer, Failure> {
         let done = Cask::repair(&self.store).map_err(|error| why_not(&self.store, error))?;
         if self.json {
-            out.json(&json!({
-                "files": done.files,
-                "records": done.records,
-                "put_aside": done.put_aside.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
-                "damaged_bytes": done.damaged_bytes,
-                "damaged_keys": done.damaged_keys.iter().map(|key| hex(key)).collect::<Vec<_>>(),
-                "missing": done.missing.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
-            }))?;
-            return Ok(Answer::Yes);
-        }
-        let (records, files) = (plural(done.records, "record", "records"), plural(done.files, "file", "files"));
-        out.line(format_args!("{records} in {files}"))?;
-        for path in &done.put_aside {
-            out.line(format_args!("put aside: {}", one_line(&path.display().to_string())))?;
-        }
-        if done.damaged_bytes > 0 {
-            out.line(format_args!("{} were damaged and are lost", Bytes(done.damaged_bytes)))?;
-        }
-        for key in done.damaged_keys.iter().take(KEYS_TOLD_MAX) {
-            out.line(format_args!("lost: a record of {}", escaped(key)))?;
-        }
-        let more = done.damaged_keys.len().saturating_sub(KEYS_TOLD_MAX);
-        if more > 0 {
-            out.line(format_args!("lost: records of {more} more keys; see --json"))?;
-        }
-        for path in &done.missing {
-            out.line(format_args!("lost: {} is not there", one_line(&path.display().to_string())))?;
+            out.json(&cask_object(&done))?
+        } else {
+            print_cask(out, &done)?
         }
         Ok(Answer::Yes)
     }
+}
+
+/// What a repair of a Cask did, or would do.
+pub(super) fn cask_object(done: &CaskRepair) -> Value {
+    let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+    let texts = |paths: &[PathBuf]| paths.iter().map(text).collect::<Vec<_>>();
+    let pairs = |pairs: &[(PathBuf, PathBuf)]| {
+        pairs.iter().map(|(from, to)| json!({"from": text(from), "to": text(to)})).collect::<Vec<_>>()
+    };
+    json!({
+        "files": done.files,
+        "records": done.records,
+        "put_aside": texts(&done.put_aside),
+        "renamed": pairs(&done.renamed),
+        "strangers": pairs(&done.strangers),
+        "unnamed": texts(&done.unnamed),
+        "damaged_bytes": done.damaged_bytes,
+        "damaged_keys": done.damaged_keys.iter().map(|key| hex(key)).collect::<Vec<_>>(),
+        "missing": texts(&done.missing),
+    })
+}
+
+/// The same in lines.
+pub(super) fn print_cask(out: &mut Output, done: &CaskRepair) -> Result<(), Failure> {
+    let line = |path: &PathBuf| one_line(&path.display().to_string());
+    let (records, files) = (plural(done.records, "record", "records"), plural(done.files, "file", "files"));
+    out.line(format_args!("{records} in {files}"))?;
+    for (from, to) in &done.renamed {
+        out.line(format_args!("named again as its head says: {} is {}", line(from), line(to)))?;
+    }
+    for path in &done.unnamed {
+        out.line(format_args!("taken, though the manifest does not know it: {}", line(path)))?;
+    }
+    for (from, to) in &done.strangers {
+        let (from, to) = (line(from), line(to));
+        out.line(format_args!("put aside, as another store's or a second one of its number: {from} is {to}"))?;
+    }
+    for path in &done.put_aside {
+        out.line(format_args!("put aside: {}", line(path)))?;
+    }
+    if done.damaged_bytes > 0 {
+        out.line(format_args!("{} were damaged and are lost", Bytes(done.damaged_bytes)))?;
+    }
+    for key in done.damaged_keys.iter().take(KEYS_TOLD_MAX) {
+        out.line(format_args!("lost: a record of {}", escaped(key)))?;
+    }
+    let more = done.damaged_keys.len().saturating_sub(KEYS_TOLD_MAX);
+    if more > 0 {
+        out.line(format_args!("lost: records of {more} more keys; see --json"))?;
+    }
+    for path in &done.missing {
+        out.line(format_args!("lost: {} is not there", line(path)))?;
+    }
+    Ok(())
 }
 
 fn reason(reason: AsideReason) -> &'static str {

@@ -302,6 +302,47 @@ fn a_store_without_its_manifest_is_damaged() {
 }
 
 #[test]
+fn a_check_says_what_a_repair_would_do_with_files_that_were_mixed_up() {
+    let place = loaded();
+    place.run("compact", NONE).done();
+    for key in ["fen", "moor"] {
+        place.run("put", [key, "peat"]).done();
+    }
+    let [first, second] = &place.files(".data")[..] else { panic!("{:?}", place.files(".data")) };
+    let between = place.path("between");
+    for (from, to) in [(first, &between), (second, first), (&between, second)] {
+        std::fs::rename(from, to).unwrap();
+    }
+    place.run("get", ["lake"]).failed(&["corruption", ".data", "run a repair"]);
+    let (first, second) = (first.to_str().unwrap(), second.to_str().unwrap());
+    let expected = format!(
+        "5 records in 2 files\nnamed again as its head says: {first} is {second}\nnamed again as its head says: {second} is {first}\n"
+    );
+    let told = place.run("check", NONE).no();
+    assert!(told.text().contains(&format!("`esker repair` would say of it:\n{expected}1 damage;")), "{}", told.text());
+    let told = place.run("check", ["--json"]).no().json();
+    assert_eq!(told["repair"]["renamed"][0], serde_json::json!({"from": first, "to": second}));
+    assert_eq!(place.run("repair", NONE).done().text(), expected);
+    assert!(place.run("check", ["--json"]).done().json()["repair"].is_null());
+    assert_eq!(place.run("get", ["lake"]).done().out, b"water");
+    assert_eq!(place.run("count", NONE).done().text(), "5\n");
+    // Another store's under a name of this one.
+    let other = loaded();
+    let foreign = std::fs::read(other.files(".data").remove(0)).unwrap();
+    std::fs::write(place.files(".data").remove(0), &foreign).unwrap();
+    let told = place.run("check", NONE).no();
+    let done = place.run("repair", NONE).done();
+    assert!(
+        told.text().contains(done.text()) && done.text().contains("put aside, as another store's"),
+        "{}",
+        done.text()
+    );
+    assert!(done.text().contains(".data is not there"), "{}", done.text());
+    assert_eq!(std::fs::read(place.files(".damaged").remove(0)).unwrap(), foreign);
+    place.run("check", NONE).done();
+}
+
+#[test]
 fn copies_are_stores_of_their_own() {
     let place = loaded();
     for (command, refusal) in [("checkpoint", "empty"), ("backup", "went on by itself")] {

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use esker::{Cask, CaskCheck, CaskDamage, CaskOptions, CaskRecovery, Error, ErrorKind};
+use esker::{Cask, CaskCheck, CaskDamage, CaskOptions, CaskRecovery, CaskRepair, Error, ErrorKind};
 use serde_json::{Value, json};
 
+use super::super::repair;
 use super::error_object;
 use crate::Answer;
 use crate::encoding::hex;
@@ -15,20 +16,22 @@ use crate::sizes::{Bytes, plural};
 
 /// Checks the Cask in `path`.
 pub(super) fn run(path: &Path, json: bool, out: &mut Output) -> Result<Answer, Failure> {
+    let mut outlook = None;
     let (check, recovery) = match check(path) {
         Ok(found) => found,
         // A store too damaged to be opened is damaged all the same.
         Err(error) if error.kind() == ErrorKind::Corruption => {
             let mut found = CaskCheck::default();
             found.errors.push(error);
+            outlook = Some(Cask::repair_outlook(path));
             (found, CaskRecovery::default())
         }
         Err(error) => return Err(error.into()),
     };
     if json {
-        print_json(out, &check, &recovery)?
+        print_json(out, &check, &recovery, outlook.as_ref())?
     } else {
-        print_text(out, &check, &recovery)?
+        print_text(out, &check, &recovery, outlook.as_ref())?
     }
     Ok(if check.errors.is_empty() { Answer::Yes } else { Answer::No })
 }
@@ -41,7 +44,15 @@ fn check(path: &Path) -> Result<(CaskCheck, CaskRecovery), Error> {
     Ok((check, cask.recovery().clone()))
 }
 
-fn print_text(out: &mut Output, check: &CaskCheck, recovery: &CaskRecovery) -> Result<(), Failure> {
+/// What a repair would do with a store that does not open.
+type Outlook = Result<CaskRepair, Error>;
+
+fn print_text(
+    out: &mut Output,
+    check: &CaskCheck,
+    recovery: &CaskRecovery,
+    outlook: Option<&Outlook>,
+) -> Result<(), Failure> {
     out.line(format_args!(
         "read {}: {}, {} of them alive, in {} and {}",
         Bytes(check.bytes),
@@ -64,13 +75,32 @@ fn print_text(out: &mut Output, check: &CaskCheck, recovery: &CaskRecovery) -> R
         let keys = plural(recovery.damaged_keys.len() as u64, "key", "keys");
         out.line(format_args!("reads of {keys} fail until they are written anew, as their newest record is damaged"))?;
     }
+    match outlook {
+        Some(Ok(outlook)) => {
+            out.line("the store does not open; `esker repair` would say of it:")?;
+            repair::print_cask(out, outlook)?;
+        }
+        Some(Err(error)) => {
+            out.line(format_args!("`esker repair` refuses the store: {}", one_line(&error.to_string())))?;
+        }
+        None => {}
+    }
     match check.errors.len() as u64 {
         0 => out.line("no damage"),
         count => out.line(format_args!("{}; see `esker repair`", plural(count, "damage", "damages"))),
     }
 }
 
-fn print_json(out: &mut Output, check: &CaskCheck, recovery: &CaskRecovery) -> Result<(), Failure> {
+fn print_json(
+    out: &mut Output,
+    check: &CaskCheck,
+    recovery: &CaskRecovery,
+    outlook: Option<&Outlook>,
+) -> Result<(), Failure> {
+    let outlook = outlook.map(|outlook| match outlook {
+        Ok(outlook) => repair::cask_object(outlook),
+        Err(error) => json!({"refused": error.to_string()}),
+    });
     out.json(&json!({
         "files": check.files,
         "records": check.records,
@@ -80,6 +110,7 @@ fn print_json(out: &mut Output, check: &CaskCheck, recovery: &CaskRecovery) -> R
         "bytes": check.bytes,
         "torn_files": recovery.torn_files.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
         "damaged_keys": recovery.damaged_keys.iter().map(|key| hex(key)).collect::<Vec<_>>(),
+        "repair": outlook,
         "damaged": !check.errors.is_empty(),
         "errors": check.errors.iter().map(error_object).collect::<Vec<Value>>(),
     }))
