@@ -869,6 +869,35 @@ fn a_small_file_that_is_endless_is_not_read() {
     assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
 }
 
+/// Goal: what waits for another end, or has no bytes at places, is refused at once, whatever it is to be opened for.
+#[test]
+fn pipes_sockets_and_devices_are_no_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pipe, socket, device) = (dir.path().join("pipe"), dir.path().join("socket"), dir.path().join("device"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &device).unwrap();
+    let (told, tells) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let files = Env::os().files;
+        for (path, words) in [(&pipe, "a named pipe"), (&socket, "a socket"), (&device, "a device")] {
+            let errors = [
+                files.open(path).map(drop),
+                files.read_small(path).map(drop),
+                files.reopen(path, 0).map(drop),
+                files.recycle(path, path).map(drop),
+                files.punch_hole(path, 0..1),
+                files.lock(path).map(drop),
+            ];
+            told.send(errors.map(|opened| (words, opened.unwrap_err().to_string()))).unwrap();
+        }
+    });
+    for _ in 0..3 {
+        let errors = tells.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert!(errors.iter().all(|(words, error)| error.contains(words)), "{errors:?}");
+    }
+}
+
 fn errors_say_what_where_and_why(place: &Place) {
     let path = place.at("none");
     let error = place.files().open(&path).unwrap_err();

@@ -14,6 +14,7 @@ mod gc;
 mod import_files;
 mod import_lines;
 mod import_sorted;
+mod pipes;
 mod raft;
 mod raft_script;
 mod run;

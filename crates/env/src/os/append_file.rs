@@ -50,6 +50,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::file_system::STAT_BLOCK_BYTES;
+use super::regular;
 use super::tail::{READY_BYTES, READY_HUGE_BYTES_MAX, READY_SMALL_BYTES, Tail};
 use crate::{Access, AppendFile, COMMIT_BYTES, Error, PAD_BYTES, Result, Window};
 
@@ -155,7 +156,7 @@ impl OsAppendFile {
     }
 
     pub(super) fn reopen(path: &Path, len: u64) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let file = regular::open(path, OpenOptions::new().read(true).write(true))?;
         let found = file.metadata()?.len();
         if len > found {
             let reason = format!("cannot append at byte {len} of a file of {found}");
@@ -169,7 +170,7 @@ impl OsAppendFile {
 
     /// An existing file, from its start over what it holds.
     pub(super) fn write_over(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let file = regular::open(path, OpenOptions::new().read(true).write(true))?;
         let found = file.metadata()?.len();
         let made = Self::new(file, path, 0);
         let mut end = made.end.lock();
@@ -217,7 +218,7 @@ impl OsAppendFile {
 
     /// Another open description of the file, if its name still stands for it.
     fn describe_again(&self) -> Option<File> {
-        let file = OpenOptions::new().read(true).write(true).open(&self.path).ok()?;
+        let file = regular::open(&self.path, OpenOptions::new().read(true).write(true)).ok()?;
         let id = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
         (id(&file)? == id(&self.file)?).then_some(file)
     }

@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
 use super::append_file::OsAppendFile;
 use super::lock;
 use super::read_file::OsReadFile;
+use super::regular;
 use crate::{AppendFile, DirEntry, Error, FileKind, FileSystem, Lock, Metadata, ReadFile, Result, Space};
 
 /// `st_blocks` counts in these, whatever the file system's own block is (`stat(2)`).
@@ -89,7 +90,7 @@ impl FileSystem for OsFileSystem {
 
     fn punch_holes(&self, path: &Path, ranges: &[Range<u64>]) -> Result<()> {
         let failed = |source| Error::new("punching a hole into", path, source);
-        let file = fs::OpenOptions::new().write(true).open(path).map_err(failed)?;
+        let file = regular::open(path, fs::OpenOptions::new().write(true)).map_err(failed)?;
         let punch = |range: &Range<u64>| punch_hole(&file, range).map_err(|source| failed(source).at(range.start));
         ranges.iter().filter(|range| !range.is_empty()).try_for_each(punch)
     }

@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, Mode, OFlags, fcntl_lock, flock};
 use rustix::io::Errno;
 
+use super::regular;
 use crate::Lock;
 
 /// Device and inode: what a path stands for, whatever it is called.
@@ -59,7 +60,7 @@ pub(super) fn lock(path: &Path) -> io::Result<OsLock> {
     {
         return Err(taken("it is locked by this process"));
     }
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let file = regular::open(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))?;
     let identity_opened = identity(&file.metadata()?);
     if held.contains(&identity_opened) {
         // Somebody gave a held file this name just now. Closing it would give the lock up (L2), so it stays open.

@@ -19,6 +19,7 @@ mod origin;
 mod pages;
 mod prefetch;
 mod read_file;
+mod regular;
 mod seat;
 mod sync;
 mod tail;

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::map::OsMapping;
+use super::regular;
 use crate::{Access, Error, Mapping, ReadFile, Result};
 
 /// A file open for reading.
@@ -30,11 +31,7 @@ pub(super) struct OsReadFile {
 
 impl OsReadFile {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        // The system opens directories too, and says so only when they are read.
-        if file.metadata()?.is_dir() {
-            return Err(Errno::ISDIR.into());
-        }
+        let file = regular::open(path, File::options().read(true))?;
         Ok(Self { file, path: path.to_owned() })
     }
 

@@ -1,10 +1,11 @@
 //! The file that is dumped.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use esker_format::zeroes::is_zero;
+use rustix::fs::OFlags;
 
 use crate::failure::Failure;
 
@@ -19,14 +20,17 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let fail = |error| Failure::io("reading", path, &error);
-        let file = File::open(path).map_err(fail)?;
+        // An open of a pipe would wait for who writes to it.
+        let opened = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path);
+        let file = opened.map_err(fail)?;
         let metadata = file.metadata().map_err(fail)?;
         if metadata.is_dir() {
             let reason = "is a directory; name one of the files in it, or see `esker scan` for what is in the store";
             return Err(Failure::new(format_args!("{} {reason}", path.display())));
         }
         if !metadata.is_file() {
-            return Err(Failure::new(format_args!("reading {}: not a regular file", path.display())));
+            let reason = "not a regular file; name a file of a store, or a copy of one";
+            return Err(Failure::new(format_args!("reading {}: {reason}", path.display())));
         }
         Ok(Self { path: path.to_owned(), file, bytes: metadata.len() })
     }
