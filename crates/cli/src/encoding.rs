@@ -18,6 +18,9 @@ pub(crate) enum Form {
     Json,
 }
 
+/// More of what is no hexadecimal helps nobody.
+const SHOWN_BYTES_MAX: usize = 64;
+
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// A key or value from the command line: its bytes, or what its hexadecimal digits say.
@@ -29,15 +32,17 @@ pub(crate) fn argument(text: OsString, is_hex: bool) -> Result<Vec<u8>, Failure>
 /// The bytes that an even number of digits say, after `0x` or without it.
 pub(crate) fn from_hex(text: &[u8]) -> Result<Vec<u8>, Failure> {
     let digits = text.strip_prefix(b"0x").unwrap_or(text);
-    let refuse = || Failure::new(format_args!("not hexadecimal: {}", escaped(text)));
-    digits
-        .chunks(2)
-        .map(|pair| match pair {
-            &[high, low] => Some((nibble(high)? << 4) | nibble(low)?),
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(digits.len() / 2).map_err(Failure::new)?;
+    for pair in digits.chunks(2) {
+        let byte = match pair {
+            &[high, low] => nibble(high).zip(nibble(low)).map(|(high, low)| (high << 4) | low),
             _ => None,
-        })
-        .collect::<Option<Vec<u8>>>()
-        .ok_or_else(refuse)
+        };
+        let refuse = || Failure::new(format_args!("not hexadecimal: {}", shortened(text, SHOWN_BYTES_MAX)));
+        bytes.push(byte.ok_or_else(refuse)?);
+    }
+    Ok(bytes)
 }
 
 fn nibble(digit: u8) -> Option<u8> {

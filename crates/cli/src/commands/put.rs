@@ -1,12 +1,14 @@
 //! `esker put STORE KEY VALUE`
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use esker::{CaskWriteOptions, WriteOptions};
+use esker_format::limits::VALUE_BYTES_MAX;
 
 use crate::Answer;
 use crate::encoding::argument;
@@ -81,10 +83,12 @@ impl Put {
 
 fn read_value(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut value = Vec::new();
+    // The store refuses what is longer, of which there may be no end.
+    let bytes_max = VALUE_BYTES_MAX as u64 + 1;
     let read = if path.as_os_str() == "-" {
-        std::io::stdin().lock().read_to_end(&mut value).map(drop)
+        std::io::stdin().lock().take(bytes_max).read_to_end(&mut value)
     } else {
-        std::fs::read(path).map(|bytes| value = bytes)
+        File::open(path).and_then(|file| file.take(bytes_max).read_to_end(&mut value))
     };
     read.map_err(|error| Failure::io("reading", path, &error))?;
     Ok(value)

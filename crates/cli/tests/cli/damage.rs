@@ -472,3 +472,32 @@ fn a_log_that_is_a_link_to_nowhere_is_missed() {
     std::fs::rename(place.path("lost.log"), &elsewhere).unwrap();
     assert_eq!(place.run("get", ["key"]).done().out, b"value");
 }
+
+/// Goal: a file that has become far longer than what is in it, or that has no end, is an error, and no end of the process.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_there_is_no_memory_for_is_told() {
+    use crate::run::esker_within;
+    let place = Place::with(&[("a", "b")]);
+    let within = |arguments: &[&str]| esker_within(1 << 20, arguments);
+    let sparse = |name: &str| {
+        let path = place.path(name);
+        std::fs::File::create(&path).unwrap().set_len(4 << 30).unwrap();
+        path.into_os_string().into_string().unwrap()
+    };
+    within(&["dump", &sparse("OPTIONS-000007")]).failed(&["OPTIONS-000007", "4.0 GiB", "far more"]);
+    within(&["dump", &sparse("000001.hint")]).failed(&["000001.hint", "memory"]);
+    let kinds = ["table", "blob", "current", "identity", "mark", "cask-data", "cask-manifest", "raft", "raft-closed"];
+    for kind in kinds {
+        // However it ends, it ends by itself.
+        within(&["dump", "--limit", "3", "--kind", kind, &sparse("any")]);
+    }
+    let store = place.store().into_os_string().into_string().unwrap();
+    within(&["import", &store, "--entries", "/dev/zero"]).failed(&["/dev/zero line 1", "memory"]);
+    within(&["import", &store, "--jsonl", "/dev/zero", "--key", "a"]).failed(&["/dev/zero line 1", "memory"]);
+    within(&["put", &store, "c", "--value-file", "/dev/zero"]).failed(&["/dev/zero", "memory"]);
+    place.write("tree/small", b"");
+    sparse("tree/large");
+    within(&["import", &store, "--files", place.path("tree").to_str().unwrap()]).failed(&["tree/large", "3221225472"]);
+    assert_eq!(place.run("scan", ["--keys"]).done().text(), "a\nsmall\n");
+}

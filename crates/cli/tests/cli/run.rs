@@ -75,6 +75,18 @@ pub(crate) fn command<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -
     command
 }
 
+/// The command with no more memory than this, in KiB; its standard input is empty.
+#[cfg(target_os = "linux")]
+pub(crate) fn esker_within<S: AsRef<OsStr>>(memory_kib: u64, arguments: impl IntoIterator<Item = S>) -> Ran {
+    let limited = format!("ulimit -v {memory_kib}; exec \"$0\" \"$@\"");
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(limited).arg(env!("CARGO_BIN_EXE_esker")).args(arguments).stdin(Stdio::null());
+    let output = shell.output().unwrap();
+    let code = output.status.code();
+    assert!(code.is_some(), "it did not end by itself: {output:?}");
+    Ran { code: code.unwrap(), out: output.stdout, err: String::from_utf8(output.stderr).unwrap() }
+}
+
 /// A directory with a store in it, at first none.
 pub(crate) struct Place {
     dir: TempDir,

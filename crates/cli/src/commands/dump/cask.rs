@@ -109,7 +109,7 @@ pub(crate) fn hint(source: &Source, report: &mut Report<'_>) -> Result<(), Failu
 
 /// Prints which files make up a store.
 pub(crate) fn manifest(source: &Source, report: &mut Report<'_>) -> Result<(), Failure> {
-    let manifest = match Manifest::decode(&source.read_all()?) {
+    let manifest = match Manifest::decode(&source.read_small()?) {
         Ok(manifest) => manifest,
         Err(error) => return report.damage(0, &error),
     };

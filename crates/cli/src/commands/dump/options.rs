@@ -8,7 +8,7 @@ use crate::failure::Failure;
 
 /// Prints sections and options with their offsets.
 pub(crate) fn dump(source: &Source, report: &mut Report<'_>) -> Result<(), Failure> {
-    let bytes = source.read_all()?;
+    let bytes = source.read_small()?;
     let mut offset = 0;
     for line in bytes.split_inclusive(|&byte| byte == b'\n') {
         if report.is_over() {

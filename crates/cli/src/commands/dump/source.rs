@@ -1,6 +1,7 @@
 //! The file that is dumped.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,10 @@ use esker_format::zeroes::is_zero;
 use rustix::fs::OFlags;
 
 use crate::failure::Failure;
+use crate::sizes::Bytes;
+
+/// A store reads no more of a file of which nobody makes a large one.
+const SMALL_BYTES_MAX: u64 = 256 << 20;
 
 /// An open file, read by position.
 #[derive(Debug)]
@@ -38,10 +43,13 @@ impl Source {
     /// Up to `count` bytes from `offset` on: fewer if the file ends there.
     pub(crate) fn read(&self, offset: u64, count: usize) -> Result<Vec<u8>, Failure> {
         let left = self.bytes.saturating_sub(offset);
-        let mut bytes = vec![0; usize::try_from(left).unwrap_or(usize::MAX).min(count)];
-        self.file
-            .read_exact_at(&mut bytes, offset)
-            .map_err(|error| Failure::new(format_args!("reading {} at byte {offset}: {error}", self.path.display())))?;
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(count);
+        let mut bytes = Vec::new();
+        let read = bytes.try_reserve_exact(wanted).map_err(io::Error::from).and_then(|()| {
+            bytes.resize(wanted, 0);
+            self.file.read_exact_at(&mut bytes, offset)
+        });
+        read.map_err(|error| Failure::new(format_args!("reading {} at byte {offset}: {error}", self.path.display())))?;
         Ok(bytes)
     }
 
@@ -56,6 +64,17 @@ impl Source {
             at += piece.len() as u64;
         }
         Ok(true)
+    }
+
+    /// All of a file of which nobody makes a large one.
+    pub(crate) fn read_small(&self) -> Result<Vec<u8>, Failure> {
+        if self.bytes > SMALL_BYTES_MAX {
+            let (path, bytes) = (self.path.display(), Bytes(self.bytes));
+            return Err(Failure::new(format_args!(
+                "reading {path}: {bytes}, far more than such a file is written with"
+            )));
+        }
+        self.read_all()
     }
 
     /// All of it.

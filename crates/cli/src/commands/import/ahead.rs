@@ -82,7 +82,8 @@ fn read(path: &Path, take_permit: impl FnOnce(u64)) -> io::Result<Content> {
         return Err(io::Error::other(words));
     }
     take_permit(stamp.bytes + FILE_BYTES);
-    let mut bytes = Vec::with_capacity(stamp.bytes as usize);
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(stamp.bytes as usize)?;
     file.take(stamp.bytes).read_to_end(&mut bytes)?;
     Ok(Content { bytes, stamp })
 }

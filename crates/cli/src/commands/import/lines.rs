@@ -21,7 +21,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::sizes::{Bytes, Count, plural, rate};
 
-/// Fewer system calls than lines.
+/// Fewer system calls than lines; and of a line this much at a time, once there is memory for it.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Longest value that a store takes.
 const VALUE_BYTES_MAX: u64 = esker_format::limits::VALUE_BYTES_MAX as u64;
@@ -159,8 +159,8 @@ fn load(
     let mut key = prefix.to_vec();
     for number in 1.. {
         raw.clear();
-        let read = source.by_ref().take(bytes_max + 1).read_until(b'\n', &mut raw);
-        let read = read.map_err(|error| Stop::Line(number, error.to_string()))? as u64;
+        let read = read_line(&mut source, bytes_max + 1, &mut raw);
+        let read = read.map_err(|error| Stop::Line(number, error.to_string()))?;
         if read == 0 {
             return Ok(());
         }
@@ -189,6 +189,24 @@ fn load(
     Ok(())
 }
 
+/// Adds the next line to `line`, with its end, but no more than `bytes_max` bytes; returns how many.
+///
+/// # Errors
+/// `OutOfMemory` if there is no room for the line. What the system said.
+fn read_line(source: &mut impl BufRead, bytes_max: u64, line: &mut Vec<u8>) -> io::Result<u64> {
+    let mut done = 0;
+    while done < bytes_max {
+        let piece_bytes = (bytes_max - done).min(BUFFER_BYTES as u64);
+        line.try_reserve(piece_bytes as usize)?;
+        let read = source.by_ref().take(piece_bytes).read_until(b'\n', line)? as u64;
+        done += read;
+        if read < piece_bytes || line.last() == Some(&b'\n') {
+            break;
+        }
+    }
+    Ok(done)
+}
+
 /// The text of the string or number that `field` of the object in `line` is.
 fn key_of(line: &[u8], field: &str) -> Result<String, String> {
     let object = object_of(line)?;
@@ -202,9 +220,15 @@ fn key_of(line: &[u8], field: &str) -> Result<String, String> {
 
 /// The bytes that the string in `field` says in hexadecimal.
 fn bytes_of(object: &HashMap<String, &RawValue>, field: &str) -> Result<Vec<u8>, String> {
-    let text: String =
-        serde_json::from_str(field_of(object, field)?).map_err(|error| format!("field {field:?}: {error}"))?;
-    from_hex(text.as_bytes()).map_err(|error| format!("field {field:?}: {error}"))
+    let value = field_of(object, field)?;
+    let read = match value.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+        // What stands for itself is not copied.
+        Some(text) if !text.contains('\\') => from_hex(text.as_bytes()).map_err(|error| error.to_string()),
+        _ => serde_json::from_str(value)
+            .map_err(|error| error.to_string())
+            .and_then(|text: String| from_hex(text.as_bytes()).map_err(|error| error.to_string())),
+    };
+    read.map_err(|reason| format!("field {field:?}: {reason}"))
 }
 
 /// The time that the number in `field` says, if it is there.
@@ -229,6 +253,39 @@ fn object_of(line: &[u8]) -> Result<HashMap<String, &RawValue>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_hexadecimal_however_the_digits_are_spelt() {
+        let read = |line: &str| bytes_of(&object_of(line.as_bytes()).unwrap(), "x");
+        assert_eq!(read(r#"{"x": "6162"}"#).unwrap(), b"ab");
+        assert_eq!(read(r#"{"x": "6\u0031"}"#).unwrap(), b"a");
+        assert_eq!(read(r#"{"x": ""}"#).unwrap(), b"");
+        for line in [r#"{"x": "6"}"#, r#"{"x": 61}"#, r#"{"x": null}"#, r#"{"y": "61"}"#, r#"{"x": "6\""}"#] {
+            assert!(read(line).is_err_and(|reason| reason.contains("\"x\"")), "{line}");
+        }
+        let long = format!(r#"{{"x": "{}"}}"#, "no".repeat(9_000));
+        assert!(read(&long).is_err_and(|reason| reason.len() < 300));
+    }
+
+    #[test]
+    fn a_line_is_read_up_to_its_end_or_the_most_that_is_asked_for() {
+        let long = vec![b'x'; BUFFER_BYTES + 7];
+        let text = [&long[..], b"\n\nend"].concat();
+        let read = |bytes_max: u64| {
+            let (mut source, mut lines) = (BufReader::with_capacity(1000, &text[..]), Vec::new());
+            loop {
+                let mut line = Vec::new();
+                let bytes = read_line(&mut source, bytes_max, &mut line).unwrap();
+                assert_eq!(bytes, line.len() as u64);
+                match bytes {
+                    0 => return lines,
+                    _ => lines.push(line),
+                }
+            }
+        };
+        assert_eq!(read(u64::MAX), text.split_inclusive(|&byte| byte == b'\n').collect::<Vec<_>>());
+        assert_eq!(read(BUFFER_BYTES as u64)[..2], [&long[7..], b"xxxxxxx\n"]);
+    }
 
     #[test]
     fn keys_are_strings_or_numbers_as_they_are_spelt() {
