@@ -216,7 +216,7 @@ impl RaftLog {
 }
 
 fn listing(env: &Env, dir: &Path, options: &Options) -> Result<Listing> {
-    let listing = list(&*env.files, &dirs(dir, options)?)?;
+    let listing = list(&*env.files, &dirs(&*env.files, dir, options)?)?;
     if listing.is_empty() {
         return Err(Error::new(ErrorKind::NotFound, "there is no Raft log here; check the path").with_path(dir));
     }

@@ -110,7 +110,7 @@ impl RaftLog {
         how: &FilterOptions<'_>,
         decide: &mut Decide<'_>,
     ) -> Result<Vec<Renewed>> {
-        let dirs = dirs(dir.as_ref(), options)?;
+        let dirs = dirs(&*env.files, dir.as_ref(), options)?;
         let listing = || list(&*env.files, &dirs);
         let found = listing()?;
         if found.is_empty() {

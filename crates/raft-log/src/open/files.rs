@@ -64,11 +64,21 @@ impl Listing {
 ///
 /// # Errors
 /// `InvalidArgument` if that is the same one.
-pub(crate) fn dirs(dir: &Path, options: &Options) -> Result<Vec<PathBuf>> {
-    if options.spill_dir.as_deref() == Some(dir) {
-        return Err(Error::invalid_argument("spill_dir is the log's own directory").with_path(dir));
+pub(crate) fn dirs(files: &dyn FileSystem, dir: &Path, options: &Options) -> Result<Vec<PathBuf>> {
+    let dirs: Vec<PathBuf> = std::iter::once(dir.to_owned()).chain(options.spill_dir.clone()).collect();
+    refuse_same(files, &dirs)?;
+    Ok(dirs)
+}
+
+/// Refuses two paths to one directory, however they are spelled.
+pub(crate) fn refuse_same(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<()> {
+    let [own, spill] = dirs else { return Ok(()) };
+    // What cannot be looked at, or is not there yet, is no other's name so far.
+    let identity = |dir: &Path| files.metadata(dir).ok().map(|found| found.identity);
+    if own != spill && identity(own).is_none_or(|found| identity(spill) != Some(found)) {
+        return Ok(());
     }
-    Ok(std::iter::once(dir.to_owned()).chain(options.spill_dir.clone()).collect())
+    Err(Error::invalid_argument("spill_dir is the log's own directory").with_path(spill))
 }
 
 /// Refuses to begin a log where none was asked for, or in the directory of another store. Nothing is made.

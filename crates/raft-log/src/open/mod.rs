@@ -84,7 +84,7 @@ pub struct Recovery {
 
 /// Opens the log in `dir`.
 pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<Arc<dyn Listener>>) -> Result<Store> {
-    let dirs: Arc<[PathBuf]> = files::dirs(dir, &options)?.into();
+    let dirs: Arc<[PathBuf]> = files::dirs(&*env.files, dir, &options)?.into();
     files::may_begin(&*env.files, &dirs, options.create_if_missing)?;
     let rights = Arc::new(lock(&env, &dirs)?);
     let listing = files::list(&*env.files, &dirs)?;
@@ -193,9 +193,11 @@ fn write_distrusted_anew(env: &Env, dirs: &[PathBuf], listing: &Listing) -> Resu
 
 /// Creates the directories and takes the right to them.
 fn lock(env: &Env, dirs: &[PathBuf]) -> Result<Rights> {
+    dirs.iter().try_for_each(|dir| durable::create_dir(&*env.files, dir).map(drop))?;
+    // Of two that were not there before, only now.
+    files::refuse_same(&*env.files, dirs)?;
     let mut locks = Vec::with_capacity(dirs.len());
     for dir in dirs {
-        durable::create_dir(&*env.files, dir)?;
         let taken = env.files.lock(&dir.join(LOCK)).map_err(|error| {
             if error.kind() != std::io::ErrorKind::WouldBlock {
                 return Error::from(error).while_doing("locking the log");
