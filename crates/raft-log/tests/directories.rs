@@ -176,6 +176,73 @@ fn a_log_does_not_spill_to_its_own_directory() {
     }
 }
 
+/// Goal: the paths are compared, not their spelling, whether there is a directory already or not.
+#[test]
+fn a_log_does_not_spill_to_its_own_directory_by_another_name() {
+    let place = tempfile::tempdir().unwrap();
+    let (dir, other) = (place.path().join("r"), place.path().join("other"));
+    std::fs::create_dir(&other).unwrap();
+    let spelled = [other.join("../r"), place.path().join("link")];
+    std::os::unix::fs::symlink("r", &spelled[1]).unwrap();
+    let open = |spill: &Path| {
+        let options = Options { spill_dir: Some(spill.to_owned()), ..options() };
+        RaftLog::open(&dir, options.clone())
+            .and_then(|log| log.close())
+            .and_then(|()| RaftLog::check(&dir, &options, &mut |_, _| {}).map(drop))
+    };
+    for _ in 0..2 {
+        for spill in &spelled {
+            let error = open(spill).unwrap_err();
+            assert_eq!((error.kind(), error.path()), (ErrorKind::InvalidArgument, Some(&**spill)), "{error}");
+        }
+        RaftLog::open(&dir, Options { spill_dir: None, ..options() }).unwrap().close().unwrap();
+    }
+    open(&other).unwrap();
+}
+
+/// Goal: nothing is changed of a log whose damaged file cannot be cut: it is as it was for whoever sees to that.
+#[test]
+fn what_cannot_be_written_to_is_found_before_the_note_of_a_close_goes() {
+    let machine = Machine::new();
+    let log = machine.open(&options());
+    (1..=8).for_each(|index| write(&log, index));
+    log.close().unwrap();
+    for number in 1..=3 {
+        let path = file("/log", number);
+        let whole = machine.main.file_bytes(&path).unwrap();
+        machine.main.overwrite(&path, whole[..whole.len() - 100].to_vec());
+        let bytes = |machine: &Machine| {
+            machine.main.paths().into_iter().map(|path| machine.main.file_bytes(&path)).collect::<Vec<_>>()
+        };
+        let before = (machine.main.paths(), bytes(&machine));
+        machine.reopen_refuses.store(1, Ordering::Relaxed);
+        let any = Options { recovery_mode: RecoveryMode::TolerateAny, ..options() };
+        let error = RaftLog::open_with_env("/log", any.clone(), machine.env()).map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert_eq!((machine.main.paths(), bytes(&machine)), before);
+        machine.reopen_refuses.store(0, Ordering::Relaxed);
+        machine.main.overwrite(&path, whole);
+    }
+}
+
+/// A directory with a file's name stands where that would be made.
+#[test]
+fn a_directory_in_place_of_a_file_is_refused() {
+    for name in ["0000000000000003.raftlog", "0000000000000001.rewrite", "0000000000000009.raftlog.reserved"] {
+        let disk = three_files();
+        let path = Path::new("/log").join(name);
+        let _ = disk.env().files.remove(&path);
+        disk.env().files.create_dir_all(&path).unwrap();
+        let before = disk.paths();
+        let any = Options { recovery_mode: RecoveryMode::TolerateAny, ..options() };
+        for error in [open(&disk, &any).map(drop).unwrap_err(), check(&disk, &any).map(drop).unwrap_err()] {
+            assert_eq!((error.kind(), error.path()), (ErrorKind::Io, Some(&*path)), "{error}");
+            assert!(error.reason().contains("is a directory"), "{error}");
+        }
+        assert_eq!(disk.paths(), before);
+    }
+}
+
 /// A purge of raft-engine's that a power loss cut short leaves files before a gap, too, so opening a log that was killed goes on; it is not passed
 /// over in silence.
 #[test]
@@ -472,6 +539,8 @@ struct Machine {
     /// What creating a file in the second one, and opening the note in the first, fails with, if it does.
     spill_refuses: AtomicI32,
     note_refuses: AtomicI32,
+    /// What opening a file of any of the two to append to it fails with, if it does.
+    reopen_refuses: AtomicI32,
     /// The second one answers nothing, but for making files and saying that it did not.
     spill_is_dead: AtomicBool,
     /// What changing a name in the second one fails with, if it does.
@@ -485,7 +554,7 @@ impl Machine {
         let (main, spill) = (SimDisk::new(), SimDisk::new());
         let files = [main.env().files, spill.env().files];
         let (out_of_descriptors, spill_fails, spill_refuses, note_refuses) = Default::default();
-        let (spill_is_dead, spill_keeps, closes) = Default::default();
+        let (reopen_refuses, spill_is_dead, spill_keeps, closes) = Default::default();
         Arc::new(Self {
             main,
             spill,
@@ -494,6 +563,7 @@ impl Machine {
             spill_fails,
             spill_refuses,
             note_refuses,
+            reopen_refuses,
             spill_is_dead,
             spill_keeps,
             closes,
@@ -552,6 +622,7 @@ impl FileSystem for Machine {
         self.alive(path).and(made)
     }
     fn reopen(&self, path: &Path, len: u64) -> esker_env::Result<Arc<dyn AppendFile>> {
+        refused(&self.reopen_refuses, path)?;
         self.descriptor(path)?.reopen(path, len)
     }
     fn recycle(&self, from: &Path, to: &Path) -> esker_env::Result<Arc<dyn AppendFile>> {

@@ -401,3 +401,75 @@ fn a_spill_directory_that_is_not_there_is_told_and_not_made() {
     }
     assert!(!nowhere.exists());
 }
+
+/// Goal: nobody is sent from a check to a repair that then says that there is nothing to do.
+#[test]
+fn check_and_repair_agree_about_gaps_and_files_that_are_left_out() {
+    // Entries are gone in the middle, as after a repair that cut a file there.
+    let place = loaded();
+    let second = second_of(&place);
+    let bytes = std::fs::read(&second).unwrap();
+    std::fs::write(&second, &bytes[..69]).unwrap();
+    let check = raft(&place, "check", NONE).no().text().to_owned();
+    assert!(check.contains("group 1: entries between 7 and") && !check.contains("see `esker raft repair`"), "{check}");
+    let gap_lines: Vec<&str> = check.lines().filter(|line| line.contains("entries between")).collect();
+    assert_eq!(gap_lines.len(), 2);
+    for arguments in [&["--dry-run"][..], &[]] {
+        let repair = raft(&place, "repair", arguments).done().text().to_owned();
+        assert!(gap_lines.iter().all(|line| repair.contains(line)), "{repair}");
+        assert_eq!(repair.lines().last(), check.lines().last(), "both say what helps");
+        assert!(repair.contains("esker raft purge --all") && !repair.contains("nothing to repair"), "{repair}");
+    }
+    assert_eq!(raft(&place, "repair", ["--json"]).done().json()["gaps"].as_array().unwrap().len(), 2);
+    raft(&place, "purge", ["--all"]).done();
+    assert!(raft(&place, "check", NONE).done().text().contains("no damage"));
+
+    // A file is gone, and those before it are left out.
+    let place = loaded();
+    std::fs::remove_file(second_of(&place)).unwrap();
+    std::fs::remove_file(place.store().join("CLOSED")).unwrap();
+    let check = raft(&place, "check", NONE).no().text().to_owned();
+    let left_out = check.lines().find(|line| line.contains("0000000000000001.raftlog is left out")).unwrap();
+    for arguments in [&["--dry-run"][..], &[]] {
+        let repair = raft(&place, "repair", arguments).done().text().to_owned();
+        assert!(repair.contains(left_out) && !repair.contains("nothing to repair"), "{repair}");
+        assert_eq!(repair.lines().last(), check.lines().last());
+    }
+    assert_eq!(raft(&place, "repair", ["--json"]).done().json()["left_out"].as_array().unwrap().len(), 1);
+}
+
+fn second_of(place: &Place) -> PathBuf {
+    place.store().join("0000000000000002.raftlog")
+}
+
+/// Goal: a repair that is refused has changed nothing.
+#[test]
+fn a_repair_that_is_refused_leaves_all_as_it_was() {
+    // A directory stands where a file is missing.
+    for name in ["0000000000000005.raftlog", "0000000000000001.rewrite"] {
+        let place = loaded();
+        let path = place.store().join(name);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let files = || place.files("").into_iter().map(|path| (std::fs::read(&path).ok(), path)).collect::<Vec<_>>();
+        let before = files();
+        for command in ["check", "repair"] {
+            raft(&place, command, NONE).failed(&[name, "is a directory in place of a file"]);
+        }
+        assert_eq!(files(), before);
+    }
+    // The entry to go on from cannot be read, and something else would be cut.
+    let place = loaded();
+    flip_bit(&second_of(&place), 100);
+    let lost = raft(&place, "check", ["--json"]).no().json()["lost"][0].clone();
+    let (group, index) = (lost["group"].as_u64().unwrap(), lost["first_index"].as_u64().unwrap());
+    let last = place.files(".raftlog").pop().unwrap();
+    let bytes = std::fs::read(&last).unwrap();
+    std::fs::write(&last, &bytes[..bytes.len() - 2]).unwrap();
+    let before = contents(&place);
+    let from = format!("{group}:{}", index + 1);
+    for arguments in [&["--truncate", &from, "--dry-run"][..], &["--truncate", &from]] {
+        raft(&place, "repair", arguments).failed(&[&format!("--truncate {group}:{index}"), "cannot be read"]);
+    }
+    assert_eq!(contents(&place), before);
+}

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use esker_env::{FileKind, FileSystem};
+use esker_env::{DirEntry, FileKind, FileSystem};
 use esker_format::file_name::FileName as DbFileName;
 use esker_format::raft::closed::{self, Closed, QueueEnd};
 use esker_format::raft::file_header::{FileHeader, LEN_BYTES_MAX};
@@ -130,22 +130,44 @@ fn other_store(names: &[String], is_there: bool) -> Option<&'static str> {
 
 /// What is in `dir`, but for directories; nothing if it does not exist.
 pub(crate) fn file_names(files: &dyn FileSystem, dir: &Path) -> Result<impl Iterator<Item = String> + use<>> {
-    let entries = match files.list(dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+    let is_file = |entry: &DirEntry| entry.kind != FileKind::Directory;
+    Ok(entries(files, dir)?.into_iter().filter(is_file).map(|entry| entry.name))
+}
+
+/// The same of a directory that is a log's.
+///
+/// # Errors
+/// `Io` if a directory has the name of a file of the log: none could be made there.
+fn file_names_of_log(files: &dyn FileSystem, dir: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for DirEntry { name, kind } in entries(files, dir)? {
+        if kind != FileKind::Directory {
+            names.push(name);
+        } else if FileName::parse(&name).is_some() {
+            let reason =
+                "this is a directory in place of a file; move it away, and bring the file back if there was one";
+            return Err(Error::new(ErrorKind::Io, reason).with_path(&dir.join(name)));
+        }
+    }
+    Ok(names)
+}
+
+fn entries(files: &dyn FileSystem, dir: &Path) -> Result<Vec<DirEntry>> {
+    match files.list(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
             let reason = "a log is a directory, and this is none; give another path";
-            return Err(Error::invalid_argument(reason).with_path(dir));
+            Err(Error::invalid_argument(reason).with_path(dir))
         }
-        entries => entries?,
-    };
-    Ok(entries.into_iter().filter(|entry| entry.kind != FileKind::Directory).map(|entry| entry.name))
+        entries => Ok(entries?),
+    }
 }
 
 /// Lists `dirs`; one that does not exist is empty.
 ///
 /// # Errors
 /// `Corruption` if a fork was not finished in one: parts of a log would pass for one; or if two files have one number and hold something.
-/// What the system said.
+/// `Io` if a directory has the name of a file. What the system said.
 pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> {
     let mut listing = Listing::default();
     // First: whoever has the log open may begin files, and note them, while it is looked at.
@@ -157,7 +179,7 @@ pub(crate) fn list(files: &dyn FileSystem, dirs: &[PathBuf]) -> Result<Listing> 
         Some(Err(error)) => listing.closed_error = Some(error),
     }
     for (dir, path) in dirs.iter().enumerate() {
-        for name in file_names(files, path)? {
+        for name in file_names_of_log(files, path)? {
             if name == UNFINISHED {
                 let reason = "a fork was not finished here: this is no log; make it again, into the same directory";
                 return Err(Error::new(ErrorKind::Corruption, reason).with_path(path));

@@ -115,7 +115,11 @@ pub(crate) fn open_store(dir: &Path, options: Options, env: Env, listeners: Vec<
     let is_cut = !holds_behind && !recovery.cuts.is_empty();
     let is_begun = listing.append.is_empty() || listing.rewrite.is_empty();
     let mut closed = listing.closed;
-    if listing.has_note && (is_cut || is_begun || !listing.missing.is_empty()) {
+    let forgets = listing.has_note && (is_cut || is_begun || !listing.missing.is_empty());
+    if is_cut || forgets {
+        [&rewrite, &append].into_iter().try_for_each(|queue| may_write(&*env.files, queue))?;
+    }
+    if forgets {
         closed::forget(&*env.files, &dirs)?;
         closed = None;
     }
@@ -225,6 +229,18 @@ fn replay_queue(
     recovery.bytes += replayed.iter().map(|file| file.valid_len).sum::<u64>();
     recovery.batches += replayed.iter().map(|file| file.batches).sum::<u64>();
     Ok(replayed)
+}
+
+/// Refuses, while nothing was changed, a file that will be cut or gone on with, and cannot be written to.
+fn may_write(disk: &dyn FileSystem, queue: &[Replayed]) -> Result<()> {
+    let last = queue.last().map(|last| last.found.id);
+    let is_written = |file: &&Replayed| file.valid_len < file.file_len || Some(file.found.id) == last;
+    queue.iter().filter(is_written).try_for_each(|Replayed { found, file_len, .. }| {
+        if disk.metadata(&found.path)?.links == 1 {
+            disk.reopen(&found.path, *file_len)?;
+        }
+        Ok(())
+    })
 }
 
 /// Cuts what is to be cut, and opens the last file to go on with, or a first one.

@@ -4,10 +4,12 @@ use std::path::Path;
 
 use clap::Args;
 use esker::RaftLog;
-use esker::raft::{Check as Found, Gap, RecoveryMode};
+use esker::raft::{Check as Found, RecoveryMode};
 use serde_json::{Value, json};
 
-use super::{LogArgument, cut_object, lost_object, lost_text, path_text};
+use super::{
+    LogArgument, cut_object, gap_object, gap_text, left_out_text, lost_object, lost_text, path_text, unmended_text,
+};
 use crate::Answer;
 use crate::failure::{Failure, one_line};
 use crate::output::Output;
@@ -65,29 +67,22 @@ fn print_text(out: &mut Output, found: &Found) -> Result<(), Failure> {
         out.line(format_args!("{path} ends torn at byte {}: the {bytes} behind it do not count", cut.offset))?;
     }
     for path in &inspection.stale {
-        out.line(format_args!(
-            "{} is left out: a file behind it is missing, or power was lost while it was given up",
-            path_text(path)
-        ))?;
+        out.line(left_out_text(path))?;
     }
     for error in &found.errors {
         out.line(one_line(&error.to_string()))?;
     }
     for gap in &found.gaps {
-        let Gap { group, last_before, first_behind, path, offset, .. } = gap;
-        let place = format!("{} at byte {offset}", path_text(path));
-        out.line(format_args!(
-            "group {group}: entries between {last_before} and {first_behind} are missing ({place})"
-        ))?;
+        out.line(gap_text(gap))?;
     }
     for lost in &found.lost {
         out.line(lost_text(lost))?;
     }
-    match (found.errors.len() + found.gaps.len()) as u64 {
-        0 if found.is_sound() => out.line("no damage"),
-        0 => out.line("no damage in the files that count"),
-        count => out.line(format_args!("{}; see `esker raft repair`", plural(count, "damage", "damages"))),
+    if found.errors.is_empty() {
+        return out.line(unmended_text(found).as_deref().unwrap_or("no damage"));
     }
+    let damages = plural((found.errors.len() + found.gaps.len()) as u64, "damage", "damages");
+    out.line(format_args!("{damages}; see `esker raft repair`"))
 }
 
 fn print_json(out: &mut Output, found: &Found) -> Result<(), Failure> {
@@ -102,19 +97,6 @@ fn print_json(out: &mut Output, found: &Found) -> Result<(), Failure> {
             })
         })
         .collect();
-    let gaps: Vec<Value> = found
-        .gaps
-        .iter()
-        .map(|gap| {
-            json!({
-                "group": gap.group,
-                "last_before": gap.last_before,
-                "first_behind": gap.first_behind,
-                "path": gap.path.to_string_lossy(),
-                "offset": gap.offset,
-            })
-        })
-        .collect();
     out.json(&json!({
         "files": found.inspection.files.len(),
         "groups": found.inspection.groups.len(),
@@ -125,7 +107,7 @@ fn print_json(out: &mut Output, found: &Found) -> Result<(), Failure> {
         "damaged": !found.is_sound(),
         "left_out": found.inspection.stale.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
         "errors": errors,
-        "gaps": gaps,
+        "gaps": found.gaps.iter().map(gap_object).collect::<Vec<Value>>(),
         "lost": found.lost.iter().map(lost_object).collect::<Vec<Value>>(),
     }))
 }

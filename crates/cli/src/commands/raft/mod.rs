@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use esker::RaftLog;
-use esker::raft::{Cut, Inspection, Lost, Options, RecoveryMode};
+use esker::raft::{Check as Found, Cut, Gap, Inspection, Lost, Options, RecoveryMode};
 use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::failure::{Failure, one_line};
 use crate::kind::Kind;
 use crate::output::Output;
+use crate::sizes::plural;
 
 /// Look at, check and mend a Raft log: Esker's, or one that raft-engine has written
 #[derive(Debug, Args)]
@@ -141,6 +142,42 @@ fn lost_text(lost: &Lost) -> String {
          behind them by --truncate {group}:{first_index}, or with all before them by --compact {group}:{}",
         last_index.saturating_add(1)
     )
+}
+
+fn gap_object(gap: &Gap) -> Value {
+    json!({
+        "group": gap.group,
+        "last_before": gap.last_before,
+        "first_behind": gap.first_behind,
+        "path": gap.path.to_string_lossy(),
+        "offset": gap.offset,
+    })
+}
+
+fn gap_text(gap: &Gap) -> String {
+    let Gap { group, last_before, first_behind, ref path, offset, .. } = *gap;
+    let place = format!("{} at byte {offset}", path_text(path));
+    format!("group {group}: entries between {last_before} and {first_behind} are missing ({place})")
+}
+
+fn left_out_text(path: &Path) -> String {
+    let path = path_text(path);
+    format!("{path} is left out: a file behind it is missing, or power was lost while it was given up")
+}
+
+/// Of what no repair mends: what else is to be done. A check and a repair say the same.
+fn unmended_text(found: &Found) -> Option<String> {
+    if !found.gaps.is_empty() {
+        let gaps = plural(found.gaps.len() as u64, "gap", "gaps");
+        return Some(format!(
+            "{gaps}: no repair brings back what is missing, and only what is behind it counts; `esker raft purge --all` gives up what is before it"
+        ));
+    }
+    let is_left_out = !found.inspection.stale.is_empty();
+    is_left_out.then(|| {
+        "no damage in the files that count; bring back the file that is missing, or move away those that are left out"
+            .to_owned()
+    })
 }
 
 fn path_text(path: &Path) -> String {

@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
-use esker::raft::{Cut, LogBatch, Lost, RecoveryMode};
+use esker::raft::{Check as Found, Cut, Inspection, LogBatch, Lost, RecoveryMode};
 use esker::{ErrorKind, RaftLog};
 use serde_json::{Value, json};
 
 use super::script::ByScript;
-use super::{LogArgument, cut_object, lost_object, lost_text, path_text};
+use super::{
+    LogArgument, cut_object, gap_object, gap_text, left_out_text, lost_object, lost_text, path_text, unmended_text,
+};
 use crate::Answer;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -30,8 +32,8 @@ const COPYING_SUFFIX: &str = "damaged.copying";
 ///
 /// Files are cut as they must be for the log to open again; a copy of each is kept beside it, with `.damaged` behind its name.
 /// Groups whose entries were in what is cut may have lost them: see `esker raft check`, and the other replicas. Entries that
-/// are damaged where nothing is cut are named at the end, with the options that drop them: exit code 1 while there are any. The log
-/// must not be open.
+/// are damaged where nothing is cut are named at the end, with the options that drop them: exit code 1 while there are any. So is what no
+/// repair mends: entries that are missing, and files that are left out. What is refused changes nothing. The log must not be open.
 ///
 /// With --script, as raft-engine's own tool does it: files that items go out of are written anew, without what is behind damage in them. Each
 /// stays beside the new one, with `.before` behind its name. Files without such items are left as they are, damage and all. Exit code 1 if
@@ -61,7 +63,7 @@ pub(crate) struct Repair {
     #[arg(long)]
     dry_run: bool,
 
-    /// Print an object: missing, cuts, dropped, truncated, compacted; with --script: files, groups, damaged
+    /// Print an object: missing, cuts, dropped, truncated, compacted, lost, gaps, left_out; with --script: files, groups, damaged
     #[arg(long)]
     json: bool,
 }
@@ -94,8 +96,8 @@ struct Done {
     /// Group, and how many entries.
     truncated: Vec<(u64, u64)>,
     compacted: Vec<(u64, u64)>,
-    /// What is left that cannot be read.
-    lost: Vec<Lost>,
+    /// What a check finds afterwards.
+    left: Found,
     /// Damage that took nothing that is alive.
     dead_damages: u64,
 }
@@ -109,6 +111,7 @@ impl Repair {
         let found = self.log.inspect()?;
         let groups: Vec<u64> = found.groups.iter().map(|group| group.group).collect();
         self.refuse_unknown(&groups)?;
+        self.refuse_unreadable(&found)?;
         let mut done = Done { missing: found.missing, cuts: found.cuts, ..Done::default() };
         if self.dry_run {
             done.dropped = self.drop_group.clone();
@@ -125,16 +128,20 @@ impl Repair {
         } else {
             self.mend(&mut done)?;
         }
-        let options = self.log.options(RecoveryMode::TolerateAny);
-        let left = RaftLog::check(&self.log.store, &options, &mut |_, _| {})?;
-        done.dead_damages = if left.lost.is_empty() && !self.dry_run { left.errors.len() as u64 } else { 0 };
-        done.lost = left.lost;
+        done.left = self.check()?;
+        let is_dead = done.left.lost.is_empty() && !self.dry_run;
+        done.dead_damages = if is_dead { done.left.errors.len() as u64 } else { 0 };
         if self.json {
             out.json(&done.object(self.dry_run))?
         } else {
             done.print(out, self.dry_run)?
         }
-        Ok(if done.lost.is_empty() { Answer::Yes } else { Answer::No })
+        Ok(if done.left.lost.is_empty() { Answer::Yes } else { Answer::No })
+    }
+
+    fn check(&self) -> Result<Found, Failure> {
+        let options = self.log.options(RecoveryMode::TolerateAny);
+        Ok(RaftLog::check(&self.log.store, &options, &mut |_, _| {})?)
     }
 
     /// A wrong number should not pass for work done.
@@ -144,6 +151,27 @@ impl Repair {
             Some(group) => Err(Failure::new(format_args!("{}: there is no group {group}", self.log.store.display()))),
             None => Ok(()),
         }
+    }
+
+    /// An entry that will be the last of its group is written again ([`truncate`]): it can be read, or nothing is changed.
+    fn refuse_unreadable(&self, found: &Inspection) -> Result<(), Failure> {
+        if self.truncate.is_empty() {
+            return Ok(());
+        }
+        let lost = self.check()?.lost;
+        for &GroupIndex { group, index } in self.truncate.iter().filter(|one| !self.drop_group.contains(&one.group)) {
+            let span = found.groups.iter().find(|one| one.group == group);
+            let gone = span.map_or(0, |span| entries_from(span.first_index, span.last_index, index));
+            let is_last = |one: &&Lost| {
+                one.group == group
+                    && index.checked_sub(1).is_some_and(|last| (one.first_index..=one.last_index).contains(&last))
+            };
+            if let Some(lost) = lost.iter().find(is_last).filter(|_| gone > 0) {
+                let left = format!("--truncate {group}:{index} leaves an entry as the last that is damaged");
+                return Err(Failure::new(format_args!("{left}; {}", lost_text(lost))));
+            }
+        }
+        Ok(())
     }
 
     fn mend(&self, done: &mut Done) -> Result<(), Failure> {
@@ -270,19 +298,28 @@ impl Done {
             let entries = plural(*count, "entry", "entries");
             out.line(format_args!("group {group}: {entries} {would}dropped from the front"))?;
         }
-        for lost in &self.lost {
+        for lost in &self.left.lost {
             out.line(lost_text(lost))?;
+        }
+        for path in &self.left.inspection.stale {
+            out.line(left_out_text(path))?;
+        }
+        for gap in &self.left.gaps {
+            out.line(gap_text(gap))?;
         }
         if self.dead_damages > 0 {
             let damages = plural(self.dead_damages, "damage", "damages");
             out.line(format_args!("{damages} left, in what nobody needs; `esker raft purge --all` gives it up"))?;
+        }
+        if let Some(unmended) = unmended_text(&self.left) {
+            return out.line(unmended);
         }
         let is_nothing = self.missing.is_empty()
             && self.cuts.is_empty()
             && self.dropped.is_empty()
             && self.truncated.is_empty()
             && self.compacted.is_empty()
-            && self.lost.is_empty()
+            && self.left.lost.is_empty()
             && self.dead_damages == 0;
         if is_nothing { out.line("nothing to repair") } else { Ok(()) }
     }
@@ -299,7 +336,9 @@ impl Done {
             "dropped": self.dropped,
             "truncated": counted(&self.truncated),
             "compacted": counted(&self.compacted),
-            "lost": self.lost.iter().map(lost_object).collect::<Vec<Value>>(),
+            "lost": self.left.lost.iter().map(lost_object).collect::<Vec<Value>>(),
+            "gaps": self.left.gaps.iter().map(gap_object).collect::<Vec<Value>>(),
+            "left_out": self.left.inspection.stale.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
         })
     }
 }
