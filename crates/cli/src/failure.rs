@@ -40,6 +40,11 @@ impl fmt::Display for Failure {
     }
 }
 
+/// A path as it stands in a line.
+pub(crate) fn path_text(path: &Path) -> String {
+    one_line(&path.display().to_string())
+}
+
 /// `text` without line breaks and other control characters, which a path may well have.
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());

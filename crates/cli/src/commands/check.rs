@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::raft;
 use crate::Answer;
-use crate::failure::{Failure, one_line};
+use crate::failure::{Failure, one_line, path_text};
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -74,7 +74,7 @@ fn print_text(out: &mut Output, check: &Found) -> Result<(), Failure> {
     }
     if let Some((path, offset)) = &log.torn_at {
         // Natural after a power loss, so not damage; but whoever looks shall know.
-        let (dropped, path) = (Bytes(log.dropped_bytes), path.display());
+        let (dropped, path) = (Bytes(log.dropped_bytes), path_text(path));
         out.line(format_args!(
             "{path} ends torn at byte {offset}: {dropped} are left out, as what a crash had under way"
         ))?;
@@ -87,7 +87,7 @@ fn print_text(out: &mut Output, check: &Found) -> Result<(), Failure> {
     }
     for path in &check.orphans {
         // Work of whoever has the store open, or left by a crash: the next open for writing removes it.
-        out.line(format_args!("nothing names {}", one_line(&path.display().to_string())))?;
+        out.line(format_args!("nothing names {}", path_text(path)))?;
     }
     if check.unsupported_entries > 0 {
         let entries = plural(check.unsupported_entries, "entry", "entries");
@@ -108,7 +108,7 @@ fn print_text(out: &mut Output, check: &Found) -> Result<(), Failure> {
 /// What the check went by, what it could not look at, and what a repair would do.
 fn print_without_current(out: &mut Output, without: &WithoutCurrent, is_refused: bool) -> Result<(), Failure> {
     if let Some(manifest) = &without.manifest {
-        let manifest = one_line(&manifest.display().to_string());
+        let manifest = path_text(manifest);
         return out.line(format_args!("all else was checked by {manifest}, which is whole: `esker repair` goes by it"));
     }
     out.line(

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::check::error_object;
 use crate::Answer;
 use crate::encoding::{escaped, hex};
-use crate::failure::{Failure, one_line};
+use crate::failure::{Failure, one_line, path_text};
 use crate::kind::{Kind, has_files_of_a_db};
 use crate::output::Output;
 use crate::sizes::{Bytes, plural};
@@ -88,7 +88,7 @@ pub(super) fn cask_object(done: &CaskRepair) -> Value {
 
 /// The same in lines.
 pub(super) fn print_cask(out: &mut Output, done: &CaskRepair) -> Result<(), Failure> {
-    let line = |path: &PathBuf| one_line(&path.display().to_string());
+    let line = |path: &PathBuf| path_text(path);
     let (records, files) = (plural(done.records, "record", "records"), plural(done.files, "file", "files"));
     out.line(format_args!("{records} in {files}"))?;
     for (from, to) in &done.renamed {
@@ -145,7 +145,7 @@ fn print_text(out: &mut Output, done: &DbRepair) -> Result<(), Failure> {
         out.line(format_args!("{} written again", plural(done.rewritten_entries, "entry", "entries")))?;
     }
     for file in done.put_aside.iter().filter(|file| file.reason != AsideReason::Replaced) {
-        let path = one_line(&file.path.display().to_string());
+        let path = path_text(&file.path);
         out.line(format_args!("put aside ({}): {path}", reason(file.reason)))?;
     }
     print_lost(out, done)

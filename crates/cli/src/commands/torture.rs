@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::Answer;
-use crate::failure::Failure;
+use crate::failure::{Failure, one_line, path_text};
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::plural;
@@ -82,11 +82,11 @@ impl Torture {
             out.line("no full disk in the rotation: give a directory on a small file system with --full-disk")?;
         }
         let Some((what, path)) = report.failure else { return Ok(Answer::Yes) };
-        out.line(format_args!("WRONG: {what}"))?;
-        out.line(format_args!("the store is kept: {}", path.display()))?;
+        out.line(one_line(&format!("WRONG: {what}")))?;
+        out.line(format_args!("the store is kept: {}", path_text(&path)))?;
         let kind = self.kind.map(|kind| format!(" --kind {}", torture::name(kind))).unwrap_or_default();
         let at_write = if self.at_write { " --at-write" } else { "" };
-        let full_disk = request.full_disk.map(|dir| format!(" --full-disk {}", dir.display())).unwrap_or_default();
+        let full_disk = request.full_disk.map(|dir| format!(" --full-disk {}", path_text(&dir))).unwrap_or_default();
         let (minutes, seed) = (self.minutes, self.seed);
         let again = format!("esker torture DIR --minutes {minutes} --seed {seed}{kind}{at_write}{full_disk}");
         out.line(format_args!("again: {again}"))?;

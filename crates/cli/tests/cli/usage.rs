@@ -1,5 +1,9 @@
 //! What is not understood is one line and exit code 2; what was asked for is printed.
 
+use std::path::Path;
+
+use esker::{Cask, CaskOptions};
+
 use crate::raft;
 use crate::run::{NONE, Place, command, esker};
 
@@ -165,6 +169,52 @@ fn a_line_break_in_a_path_does_not_break_the_line() {
     let place = Place::new();
     let path = place.path("no\nstore");
     esker([std::ffi::OsStr::new("count"), path.as_os_str()]).failed(&["no\\nstore"]);
+}
+
+/// Goal: a line is a line, whatever the store is called, also where a crash has torn its last file.
+#[test]
+fn answers_about_a_path_with_a_line_break_have_no_line_more() {
+    let place = Place::new();
+    let torn_db = |dir: &str| {
+        let store = place.path(dir);
+        esker(["put".as_ref(), store.as_os_str(), "a".as_ref(), "b".as_ref(), "--create".as_ref()]).done();
+        let log = std::fs::read_dir(&store).unwrap().map(|entry| entry.unwrap().path());
+        let log = log.filter(|path| path.extension().is_some_and(|found| found == "log")).max().unwrap();
+        let bytes = std::fs::read(&log).unwrap();
+        // A record that was begun.
+        std::fs::write(&log, [&bytes[..], &bytes[..20]].concat()).unwrap();
+        store
+    };
+    let torn_cask = |dir: &str| {
+        let (open, store) = (place.path(&format!("{dir}-open")), place.path(dir));
+        let options = CaskOptions { create_if_missing: true, ..CaskOptions::default() };
+        let cask = Cask::open(&open, options).unwrap();
+        for key in ["a", "b"] {
+            cask.put(key, "value").unwrap();
+        }
+        std::fs::create_dir(&store).unwrap();
+        for entry in std::fs::read_dir(&open).unwrap().map(|entry| entry.unwrap()) {
+            let mut bytes = std::fs::read(entry.path()).unwrap();
+            if entry.path().extension().is_some_and(|found| found == "data") {
+                let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
+                bytes.truncate(end - 2);
+            }
+            std::fs::write(store.join(entry.file_name()), bytes).unwrap();
+        }
+        store
+    };
+    for (plain, broken) in [(torn_db("db"), torn_db("db\nstore")), (torn_cask("cask"), torn_cask("cask\nstore"))] {
+        for command in ["check", "stats"] {
+            let lines = |store: &Path| {
+                let ran = esker([command.as_ref(), store.as_os_str()]).done();
+                ran.text().lines().map(str::to_owned).collect::<Vec<_>>()
+            };
+            let (expected, found) = (lines(&plain), lines(&broken));
+            assert_eq!(found.len(), expected.len(), "{found:?}");
+            let told = found.iter().find(|line| line.contains("torn"));
+            assert!(command != "check" || told.is_some_and(|line| line.contains("\\nstore")), "{found:?}");
+        }
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::super::repair;
 use super::error_object;
 use crate::Answer;
 use crate::encoding::hex;
-use crate::failure::{Failure, one_line};
+use crate::failure::{Failure, one_line, path_text};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::sizes::{Bytes, plural};
@@ -65,7 +65,7 @@ fn print_text(
         // Natural after a power loss, so not damage; but whoever looks shall know.
         out.line(format_args!(
             "{} ends torn: what is behind is left out, as what a crash had under way",
-            path.display()
+            path_text(path)
         ))?;
     }
     for error in &check.errors {

@@ -7,11 +7,9 @@ use esker::RaftLog;
 use esker::raft::{Check as Found, RecoveryMode};
 use serde_json::{Value, json};
 
-use super::{
-    LogArgument, cut_object, gap_object, gap_text, left_out_text, lost_object, lost_text, path_text, unmended_text,
-};
+use super::{LogArgument, cut_object, gap_object, gap_text, left_out_text, lost_object, lost_text, unmended_text};
 use crate::Answer;
-use crate::failure::{Failure, one_line};
+use crate::failure::{Failure, one_line, path_text};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::sizes::{Bytes, plural};

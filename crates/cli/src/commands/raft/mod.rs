@@ -16,7 +16,7 @@ use esker::raft::{Check as Found, Cut, Gap, Inspection, Lost, Options, RecoveryM
 use serde_json::{Value, json};
 
 use crate::Answer;
-use crate::failure::{Failure, one_line};
+use crate::failure::{Failure, path_text};
 use crate::kind::Kind;
 use crate::output::Output;
 use crate::sizes::plural;
@@ -178,10 +178,6 @@ fn unmended_text(found: &Found) -> Option<String> {
         "no damage in the files that count; bring back the file that is missing, or move away those that are left out"
             .to_owned()
     })
-}
-
-fn path_text(path: &Path) -> String {
-    one_line(&path.display().to_string())
 }
 
 /// An index of what may have none.

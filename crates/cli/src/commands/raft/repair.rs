@@ -14,11 +14,9 @@ use esker::{ErrorKind, RaftLog};
 use serde_json::{Value, json};
 
 use super::script::ByScript;
-use super::{
-    LogArgument, cut_object, gap_object, gap_text, left_out_text, lost_object, lost_text, path_text, unmended_text,
-};
+use super::{LogArgument, cut_object, gap_object, gap_text, left_out_text, lost_object, lost_text, unmended_text};
 use crate::Answer;
-use crate::failure::Failure;
+use crate::failure::{Failure, path_text};
 use crate::output::Output;
 use crate::sizes::{Bytes, plural};
 

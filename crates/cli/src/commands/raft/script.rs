@@ -12,9 +12,9 @@ use esker::raft::{FilterOptions, Options, Queue, RecoveryMode};
 use esker_raft_script::{Discarded, Filtered, Script};
 use serde_json::{Value, json};
 
-use super::{LogArgument, cut_object, path_text};
+use super::{LogArgument, cut_object};
 use crate::Answer;
-use crate::failure::Failure;
+use crate::failure::{Failure, path_text};
 use crate::output::Output;
 use crate::sizes::{Bytes, plural};
 

@@ -6,10 +6,10 @@ use clap::Args;
 use esker::raft::{FileSummary, GroupSummary, Inspection, Queue};
 use serde_json::{Value, json};
 
-use super::{LogArgument, cut_object, index_text, path_text};
+use super::{LogArgument, cut_object, index_text};
 use crate::Answer;
 use crate::columns::Columns;
-use crate::failure::Failure;
+use crate::failure::{Failure, path_text};
 use crate::output::Output;
 use crate::sizes::{Bytes, Count, plural};
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::Answer;
 use crate::columns::Columns;
-use crate::failure::{Failure, one_line};
+use crate::failure::{Failure, path_text};
 use crate::output::Output;
 use crate::sizes::{Bytes, Count, plural};
 use crate::stores::open_cask_read_only;
@@ -25,7 +25,7 @@ pub(super) fn run(path: &Path, json: bool, out: &mut Output) -> Result<Answer, F
 }
 
 fn print_text(out: &mut Output, path: &Path, stats: &CaskStats, keep_versions: usize) -> Result<(), Failure> {
-    out.line(one_line(&path.display().to_string()))?;
+    out.line(path_text(path))?;
     let live = (stats.records.saturating_sub(stats.dead_records + stats.tombstones), live_bytes(stats));
     let mut columns = Columns::with_head(&["  records", "count", "bytes"]);
     for (name, (count, bytes)) in [

@@ -6,13 +6,13 @@ use esker::{FamilyStats, Stats};
 
 use crate::columns::Columns;
 use crate::encoding::escaped;
-use crate::failure::{Failure, one_line};
+use crate::failure::{Failure, path_text};
 use crate::output::Output;
 use crate::sizes::{Bytes, Count, plural};
 
 /// The store as a whole, then each family with its levels.
 pub(crate) fn print(out: &mut Output, path: &Path, stats: &Stats) -> Result<(), Failure> {
-    out.line(one_line(&path.display().to_string()))?;
+    out.line(path_text(path))?;
     on_disk(stats).lines("  ").iter().try_for_each(|line| out.line(line))?;
     if let Some(factor) = stats.space_amplification() {
         out.line(format_args!("  {factor:.2} bytes on disk per live byte, sequence number {}", stats.sequence))?;
@@ -67,7 +67,7 @@ fn recovery(out: &mut Output, stats: &Stats) -> Result<(), Failure> {
         out.line(format_args!("  {} in the log, not yet in tables", plural(recovery.batches, "batch", "batches")))?;
     }
     if let Some((path, offset)) = &recovery.torn_at {
-        let path = one_line(&path.display().to_string());
+        let path = path_text(path);
         let dropped = Bytes(recovery.dropped_bytes);
         out.line(format_args!("  the log ends torn in {path} at byte {offset}; {dropped} behind it do not count"))?;
     }
