@@ -12,7 +12,7 @@
 //!   the first was looked at: so all but the last were complete, and what is replayed is what the store was at one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -198,7 +198,7 @@ impl Logs {
                 for log in std::iter::once(log).chain(rest.by_ref()) {
                     may_be_left_out(store, log, (number, offset))?;
                     ends.insert(log.number, 0);
-                    found.dropped_bytes += store.env.files.metadata(&log.path)?.len;
+                    found.dropped_bytes += written_behind(store, &log.path, 0)?;
                 }
                 found.torn_at.get_or_insert((before, offset));
                 break;
@@ -206,7 +206,7 @@ impl Logs {
             if let Some(offset) = lost {
                 torn = Some((path.clone(), offset));
                 found.torn_at = torn.clone();
-                found.dropped_bytes += store.env.files.metadata(path)?.len.saturating_sub(offset);
+                found.dropped_bytes += written_behind(store, path, offset)?;
             }
             found.wal_files += 1;
             let mut end = lost;
@@ -464,6 +464,22 @@ fn last_durable(store: &Store, wals: &BTreeMap<FileNumber, u64>) -> Result<Optio
 fn lacks(end: u64, before: u64) -> bool {
     // Padding of a block is no record, and shorter than any.
     end.saturating_add(RECYCLABLE_HEADER_BYTES as u64) <= before
+}
+
+/// How many bytes there are behind `offset`, without the zeroes at the end: a log has room before it is written.
+fn written_behind(store: &Store, path: &Path, offset: u64) -> Result<u64> {
+    let file = store.env.files.open(path)?;
+    let (mut end, mut block) = (file.len()?, vec![0; 64 << 10]);
+    while end > offset {
+        let from = offset.max(end.saturating_sub(block.len() as u64));
+        let part = block.get_mut(..(end - from) as usize).unwrap_or_default();
+        file.read_exact_at(from, part)?;
+        if let Some(last) = part.iter().rposition(|byte| *byte != 0) {
+            return Ok(from + last as u64 + 1 - offset);
+        }
+        end = from;
+    }
+    Ok(0)
 }
 
 /// What a log that ends at `end` lacks of what the manifest says is durable of it.

@@ -507,6 +507,38 @@ fn a_repair_counts_lost_bytes_of_logs_up_to_what_a_number_holds() {
     assert_eq!(open(&left, &options).unwrap().get("key").unwrap(), None);
 }
 
+/// Goal: what is left out of logs is what was written to them, without the room that they had.
+#[test]
+fn the_room_of_a_log_is_not_told_as_left_out() {
+    for has_more in [false, true] {
+        let disk = SimDisk::new();
+        let options = options(FamilyOptions { separation: Separation::AtWrite, ..separating() });
+        let db = open(&disk, &options).unwrap();
+        db.put("key", [7; 100_000]).unwrap();
+        db.put("small", "value").unwrap();
+        let left = disk.after_process_death();
+        db.close().unwrap();
+        let find = |extension: &str| {
+            left.paths().into_iter().find(|path| path.extension().is_some_and(|found| found == extension)).unwrap()
+        };
+        let (log, blob) = (find("log"), find("blob"));
+        let bytes = left.file_bytes(&blob).unwrap();
+        left.overwrite(&blob, bytes[..50_000].to_vec());
+        let mut bytes = left.file_bytes(&log).unwrap();
+        let written = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1;
+        bytes.resize(300_000, 0);
+        left.overwrite(&log, bytes.clone());
+        if has_more {
+            let number = FileName::parse(log.file_name().unwrap().to_str().unwrap()).unwrap().number().unwrap();
+            left.overwrite(&Path::new(DIR).join(FileName::Wal(FileNumber::new(number.get() + 1)).to_string()), vec![0; 200_000]);
+        }
+        let db = open(&left, &options).unwrap();
+        let dropped = db.stats().recovery.dropped_bytes;
+        assert!(dropped > 0 && dropped <= written, "{dropped} of {written}");
+        assert_eq!(db.get("small").unwrap(), None);
+    }
+}
+
 /// Goal: a store whose last life left more level-0 tables than writers may add to holds them back from the first write on.
 #[test]
 fn writers_are_held_back_from_the_start_where_level_0_is_full() {
