@@ -80,7 +80,7 @@ pub struct WithoutCurrent {
     pub lost_tables: u64,
     /// Blocks of other tables that a repair does not get back.
     pub lost_blocks: u64,
-    /// Entries of tables without damage whose value a repair does not get back.
+    /// Entries of tables without damage, and of logs, whose value a repair does not get back.
     pub lost_values: u64,
     /// Bytes of logs that a repair does not get back.
     pub lost_log_bytes: u64,

@@ -530,7 +530,10 @@ fn the_room_of_a_log_is_not_told_as_left_out() {
         left.overwrite(&log, bytes.clone());
         if has_more {
             let number = FileName::parse(log.file_name().unwrap().to_str().unwrap()).unwrap().number().unwrap();
-            left.overwrite(&Path::new(DIR).join(FileName::Wal(FileNumber::new(number.get() + 1)).to_string()), vec![0; 200_000]);
+            left.overwrite(
+                &Path::new(DIR).join(FileName::Wal(FileNumber::new(number.get() + 1)).to_string()),
+                vec![0; 200_000],
+            );
         }
         let db = open(&left, &options).unwrap();
         let dropped = db.stats().recovery.dropped_bytes;

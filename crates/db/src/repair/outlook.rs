@@ -12,6 +12,7 @@ use esker_format::file_name::FileName;
 use esker_format::rocksdb::internal_key::FileNumber;
 
 use super::blobs::Blobs;
+use super::rewrite::lost_values;
 use super::survey::{Survey, is_damage};
 use super::tables::Source;
 use super::witness;
@@ -86,7 +87,7 @@ impl Workshop {
         progress(CheckProgress { bytes_done: 0, bytes_total });
         let files = self.env.files.clone();
         let read = Blobs::read(&*files, &self.dir, &self.survey, &mut self.report.damage);
-        let Some(blobs) = self.unless_refused(read)? else { return Ok(self.outlook(check)) };
+        let Some(mut blobs) = self.unless_refused(read)? else { return Ok(self.outlook(check)) };
         for (_, blob) in blobs.iter() {
             let Some(sound) = &blob.sound else { continue };
             check.blob_files += 1;
@@ -112,14 +113,21 @@ impl Workshop {
             self.report.damage.push(Error::corruption(&self.dir.join(FileName::Blob(*file).to_string()), 0, reason));
         }
         let recovered = self.recovered(&blobs, &sources)?;
-        drop(sources);
         let store = self.store(&recovered, &blobs);
         if let Some(store) = self.unless_refused(store)? {
             self.forgive_unended(mend::blob_files_in_logs(&store)?.into_iter().filter(|file| !refs.contains_key(file)));
             let read = mend::check_logs(&store, &mut self.report.damage);
             check.recovery = self.unless_refused(read)?.unwrap_or_default();
+            let replayed = self.replay(&store, &mut blobs, &sources, &mut |_, family, mut run, blobs, report| {
+                report.lost_values =
+                    report.lost_values.saturating_add(lost_values(&mut *run.entries, family.id, blobs)?);
+                Ok(())
+            });
+            self.unless_refused(replayed)?;
         }
-        without.lost_log_bytes = check.recovery.skipped_bytes;
+        drop(sources);
+        without.lost_values = without.lost_values.saturating_add(self.report.lost_values);
+        without.lost_log_bytes = self.report.lost_log_bytes;
         check.without_current = Some(without);
         progress(CheckProgress { bytes_done: bytes_total, bytes_total });
         Ok(self.outlook(check))

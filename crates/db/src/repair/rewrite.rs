@@ -208,6 +208,18 @@ fn is_hidden(undated: &[(Age, Arc<Fragments>)], age: Age, key: &InternalKey<'_>)
     undated.iter().any(|(younger, ranges)| *younger > age && hides(ranges))
 }
 
+/// How many of these have a value that a rewrite would find nowhere.
+pub(super) fn lost_values(entries: &mut dyn InternalIterator, family: u32, blobs: &Blobs) -> Result<u64> {
+    let mut lost = 0;
+    entries.seek_to_first()?;
+    while entries.valid() {
+        let key = InternalKey::decode(entries.key()).map_err(|error| entry::unreadable_key(entries.key(), error))?;
+        lost += u64::from(matches!(fate(blobs, family, &key, entries.value())?, Fate::Lost(_)));
+        entries.next()?;
+    }
+    Ok(lost)
+}
+
 fn fate(blobs: &Blobs, family: u32, key: &InternalKey<'_>, value: &[u8]) -> Result<Fate> {
     if key.kind != ValueKind::BlobIndex {
         return Ok(Fate::Stays);

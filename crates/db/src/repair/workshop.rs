@@ -61,6 +61,9 @@ pub(super) struct Bench<'a> {
     pub(super) blobs: &'a Blobs,
 }
 
+/// Takes a memtable of a family, with where values are and what is lost.
+pub(super) type TakeRun<'a> = dyn FnMut(&Store, &Arc<Family>, Run, &mut Blobs, &mut DbRepair) -> Result<()> + 'a;
+
 /// A family on its way to its version.
 #[derive(Default)]
 struct Parts {
@@ -384,7 +387,11 @@ impl Workshop {
         sources: &mut BTreeMap<u32, Vec<Source>>,
         first_new: u64,
     ) -> Result<Vec<(Arc<Family>, Arc<Version>)>> {
-        let from_logs = self.replay(store, blobs, sources)?;
+        let mut from_logs: Vec<(u32, Rewritten)> = Vec::new();
+        self.replay(store, blobs, sources, &mut |store, family, run, blobs, report| {
+            from_logs.push((family.id, rewrite(store, family, blobs, vec![run], 0, true, report)?));
+            Ok(())
+        })?;
         let mut built = Vec::new();
         for (&id, family) in store.families.load().iter() {
             let mut of_family = sources.remove(&id).unwrap_or_default();
@@ -406,14 +413,15 @@ impl Workshop {
         Ok(built)
     }
 
-    /// The logs as tables of level 0, by family. Without a manifest, `sources` tell what of them is in tables.
-    fn replay(
+    /// Gives the logs to `take`, a memtable of a family after the other. Without a manifest, `sources` tell what of them is in tables.
+    pub(super) fn replay(
         &mut self,
-        store: &mut Store,
+        store: &Store,
         blobs: &mut Blobs,
         sources: &BTreeMap<u32, Vec<Source>>,
-    ) -> Result<Vec<(u32, Rewritten)>> {
-        let (mut made, report) = (Vec::new(), &mut self.report);
+        take: &mut TakeRun<'_>,
+    ) -> Result<()> {
+        let report = &mut self.report;
         let blobs = RefCell::new(blobs);
         let mut damage = Vec::new();
         let mut flush = |store: &Store, family: &Arc<Family>| -> Result<()> {
@@ -422,8 +430,7 @@ impl Workshop {
                 return Ok(());
             }
             let run = Run::of_memtable(Age::of(FileNumber::MAX), &view.active.memtable);
-            let mut blobs = blobs.borrow_mut();
-            made.push((family.id, rewrite(store, family, &mut blobs, vec![run], 0, true, report)?));
+            take(store, family, run, &mut blobs.borrow_mut(), report)?;
             let active = Generation::new(family.order, view.active.first_wal());
             family.view.store(Arc::new(View { active, ..View::clone(&view) }));
             Ok(())
@@ -497,7 +504,7 @@ impl Workshop {
         // Of a log that the next one says was whole, what lay behind its end is no loss.
         let dropped_bytes = if found.torn_at.is_some() { found.dropped_bytes } else { 0 };
         report.lost_log_bytes = dropped_bytes.saturating_add(found.skipped_bytes).saturating_add(unwritten_bytes.get());
-        Ok(made)
+        Ok(())
     }
 
     /// The version with all tables where the manifest has them (P3); `None` if that does not fit any more.

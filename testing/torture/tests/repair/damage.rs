@@ -1,8 +1,9 @@
 //! A bit of any file, or all of it, and none.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use esker::env::FileSystem;
 use esker::{AsideReason, Db, ErrorKind, Options};
 use esker_torture::crash::{Replay, Tally};
 use esker_torture::seeds;
@@ -96,6 +97,40 @@ fn any_flipped_bit_is_mended_or_told() {
         }
     }
     assert!(salvaged.values().all(|&kept| kept > 0), "of some kind of file nothing was ever kept: {salvaged:?}");
+}
+
+/// Goal: without a manifest, a check tells of all that a repair will lose, be it in tables, in logs, or in what these point to.
+#[test]
+fn a_check_without_a_manifest_promises_no_more_than_a_repair_gets() {
+    let (mut promised, mut lost) = (0, 0);
+    for seed in seeds(12) {
+        let scene = Scene::new(700 + seed, 80, seed % 4 == 0);
+        let is_data = |path: &&PathBuf| {
+            path.extension().and_then(|of| of.to_str()).is_some_and(|of| ["sst", "blob", "log"].contains(&of))
+        };
+        let files = scene.files();
+        let data = files.iter().filter(is_data).map(Some);
+        for path in data.chain([None]) {
+            let disk = scene.again();
+            for path in files.iter().filter(|path| is_manifest(path)) {
+                disk.remove(path).unwrap();
+            }
+            disk.remove("/store/CURRENT".as_ref()).unwrap();
+            let what = format!("seed {seed}, half of {path:?} is gone");
+            if let Some(path) = path {
+                let bytes = disk.file_bytes(path).unwrap();
+                disk.overwrite(path, bytes[..bytes.len() / 2].to_vec());
+            }
+            let check = Db::check_store_with_env("/store", scene.options.clone(), disk.env(), &mut |_| {}).unwrap();
+            let without = check.without_current.as_ref().unwrap();
+            let report = scene.repair(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let has_lost = report.lost_tables + report.lost_blocks + report.lost_values + report.lost_log_bytes > 0;
+            assert!(!(has_lost && without.has_lost_nothing()), "{what}: {without:?}, but {report:?}");
+            promised += u32::from(without.has_lost_nothing());
+            lost += u32::from(has_lost);
+        }
+    }
+    assert!(promised > 20 && lost > 20, "{promised} {lost}");
 }
 
 fn is_table(path: &Path) -> bool {
