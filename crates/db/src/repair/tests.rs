@@ -1,14 +1,32 @@
 use std::path::{Path, PathBuf};
 
 use esker_env::sim::SimDisk;
-use esker_format::rocksdb::version_edit::TableMeta;
+use esker_format::rocksdb::version_edit::{TableMeta, VersionEdit};
 
 use crate::open::tests::edit_manifest;
 use crate::options::Options;
 use crate::{Db, ErrorKind, FamilyOptions};
 
+/// Goal: a table that a manifest names for two families is that of one: the store opens again, and this is told.
+#[test]
+fn a_table_is_that_of_one_family() {
+    let (disk, options, _) = without_ids(|edit| {
+        if edit.column_family == 1 {
+            let tables = edit.new_files.clone();
+            edit.new_files.extend(tables.into_iter().map(|(level, table)| (level + 1, table)));
+        }
+    });
+    let open = || Db::open_with_env("/db", options.clone(), disk.env());
+    assert_eq!(open().unwrap_err().kind(), ErrorKind::Corruption);
+    let report = Db::repair_with_env("/db", options.clone(), disk.env()).unwrap();
+    assert!(report.damage.iter().any(|error| error.to_string().contains("in two levels")), "{report:?}");
+    let db = open().unwrap();
+    let found = db.get_cf(&db.column_family("another").unwrap(), "c", &Default::default()).unwrap();
+    assert_eq!(found.as_deref(), Some(&b"value"[..]));
+}
+
 /// Two tables of the default family and one of another, of as many bytes each, in the store of which the manifest gives no ids.
-fn without_ids() -> (SimDisk, Options, Vec<PathBuf>) {
+fn without_ids(change: impl Fn(&mut VersionEdit)) -> (SimDisk, Options, Vec<PathBuf>) {
     let (disk, options) =
         (SimDisk::new(), Options { create_if_missing: true, background_jobs: 0, ..Options::default() });
     let db = Db::open_with_env("/db", options.clone(), disk.env()).unwrap();
@@ -19,7 +37,10 @@ fn without_ids() -> (SimDisk, Options, Vec<PathBuf>) {
     }
     db.close().unwrap();
     let forget = |meta: &mut TableMeta| assert!(meta.unique_id.take().is_some(), "{meta:?}");
-    edit_manifest(&disk, |edit| edit.new_files.iter_mut().for_each(|(_, meta)| forget(meta)));
+    edit_manifest(&disk, |edit| {
+        edit.new_files.iter_mut().for_each(|(_, meta)| forget(meta));
+        change(edit);
+    });
     let is_table = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "sst");
     let tables = disk.paths().into_iter().filter(is_table).collect();
     (disk, options, tables)
@@ -29,12 +50,12 @@ fn without_ids() -> (SimDisk, Options, Vec<PathBuf>) {
 /// another family, another number, or another length. One that is as the manifest says is whole without an id.
 #[test]
 fn without_ids_another_table_is_told_by_what_it_says_of_itself() {
-    let (disk, options, tables) = without_ids();
+    let (disk, options, tables) = without_ids(|_| {});
     assert_eq!(tables.len(), 3);
     let report = Db::repair_with_env("/db", options.clone(), disk.env()).unwrap();
     assert!(report.damage.is_empty() && report.tables == 3, "{report:?}");
     for (place, from) in [(0, 2), (2, 0), (0, 1), (1, 0)] {
-        let (disk, options, tables) = without_ids();
+        let (disk, options, tables) = without_ids(|_| {});
         disk.overwrite(&tables[place], disk.file_bytes(&tables[from]).unwrap());
         let report = Db::repair_with_env("/db", options.clone(), disk.env()).unwrap();
         assert_eq!((report.lost_tables, report.tables), (1, 2), "{place} {from}: {report:?}");

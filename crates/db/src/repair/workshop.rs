@@ -177,8 +177,15 @@ impl Workshop {
             Some(manifest) => {
                 let metas = manifest.families.values().flat_map(|of| of.tables.values());
                 let identities = Identities::of(&*files, &self.dir, &self.survey.names, metas)?;
+                let mut named = BTreeSet::new();
                 for (&family, of) in &manifest.families {
                     for ((level, number), meta) in &of.tables {
+                        if !named.insert(*number) {
+                            let reason = "the manifest names this table for two column families, or in two levels: the first has it";
+                            let path = self.dir.join(FileName::Table(*number).to_string());
+                            self.report.damage.push(Error::corruption(&path, 0, reason));
+                            continue;
+                        }
                         let Some(name) = identities.file(*number) else {
                             let missing = "the manifest names this file, but it is not there";
                             self.report.lost_tables += 1;
