@@ -33,6 +33,7 @@ mod survey;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod wanted;
 mod witness;
 mod workshop;
 

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_env::ReadFile;
-use esker_format::file_name::FileName;
 use esker_format::rocksdb::blob::{BlobIndex, accounted_bytes};
 use esker_format::rocksdb::internal_key::{self, FileNumber, InternalKey, SequenceNumber, ValueKind};
 use esker_format::rocksdb::order::Order;
@@ -17,6 +16,7 @@ use super::blobs::Blobs;
 use super::identity::STRANGER;
 use super::rewrite::{Age, Run, readable};
 use super::survey::is_damage;
+use super::wanted::{Said, Wanted};
 use super::workshop::Bench;
 use crate::memtable::Memtable;
 use crate::output::FIRST_LOG_PROPERTY;
@@ -24,16 +24,6 @@ use crate::range_deletions::{RangeDeletion, widen};
 use crate::table::{Remains, Salvaged, Table, TableCheck, taken_in_with};
 use crate::version::{Garbage, range_deletions_within};
 use crate::{Error, ErrorKind, Result};
-
-/// What a manifest says of a table.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Said<'a> {
-    pub(super) family: u32,
-    /// `None` if the manifest is not whole.
-    pub(super) level: Option<usize>,
-    /// With the number that the table has there: its file may have another.
-    pub(super) meta: &'a TableMeta,
-}
 
 /// A table that counts.
 #[derive(Debug)]
@@ -85,8 +75,8 @@ pub(super) enum Contents {
     Salvaged(Wreck),
 }
 
-/// A table and its family, if anything says which that is; `None` if nothing in it can be used.
-pub(super) type Vetted = Option<(Option<u32>, Source)>;
+/// A table and its family, if anything says which that is; else why nothing in it is used.
+pub(super) type Vetted = std::result::Result<(Option<u32>, Source), AsideReason>;
 
 /// What one pass gathers.
 #[derive(Debug, Default)]
@@ -247,12 +237,10 @@ pub(super) fn date(sources: &mut [Source]) -> Result<()> {
 }
 
 impl Bench<'_> {
-    /// Reads the table `name`, whose own number is `number`; `said` is what a manifest says of it.
+    /// Reads a table.
     pub(super) fn vet(
         &self,
-        name: &FileName,
-        number: FileNumber,
-        said: Option<Said<'_>>,
+        Wanted { name, number, said }: Wanted<'_>,
         damage: &mut Vec<Error>,
         lost_blocks: &mut u64,
     ) -> Result<Vetted> {
@@ -334,7 +322,7 @@ impl Bench<'_> {
         });
         if is_stranger {
             damage.push(Error::corruption(&path, 0, STRANGER));
-            return Ok(None);
+            return Ok(Err(AsideReason::Unused));
         }
         // What the manifest says besides is kept.
         let of_manifest =
@@ -347,7 +335,7 @@ impl Bench<'_> {
         let meta = meta.unwrap_or(measured);
         let source =
             Source { number, path, order, level, epoch, meta, refs, contents, logs, is_undated, checked, lost_values };
-        Ok(Some((family, source)))
+        Ok(Ok((family, source)))
     }
 
     /// What is whole in a damaged table.
@@ -384,7 +372,7 @@ impl Bench<'_> {
             Ok(salvaged) => salvaged,
             Err(error) if is_damage(&error) => {
                 damage.push(error);
-                return Ok(None);
+                return Ok(Err(AsideReason::Damaged));
             }
             Err(error) => return Err(error),
         };
@@ -396,7 +384,7 @@ impl Bench<'_> {
         }
         let family = said.map(|said| said.family).or_else(|| salvaged.properties.as_ref().and_then(family_of));
         if meta.largest.is_empty() {
-            return Ok(None);
+            return Ok(Err(AsideReason::Damaged));
         }
         let taken_in = salvaged.properties.as_ref().and_then(|properties| taken_in_with(properties, None));
         let is_undated = said.is_none() && taken_in == Some(SequenceNumber::default());
@@ -405,7 +393,7 @@ impl Bench<'_> {
         let (checked, lost_values) = (TableCheck::default(), 0);
         let source =
             Source { number, path, order, level, epoch, meta, refs, contents, logs, is_undated, checked, lost_values };
-        Ok(Some((family, source)))
+        Ok(Ok((family, source)))
     }
 }
 

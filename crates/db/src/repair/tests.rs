@@ -5,7 +5,7 @@ use esker_format::rocksdb::version_edit::{TableMeta, VersionEdit};
 
 use crate::open::tests::edit_manifest;
 use crate::options::Options;
-use crate::{Db, ErrorKind, FamilyOptions};
+use crate::{AsideReason, Db, ErrorKind, FamilyOptions};
 
 /// Goal: a table that a manifest names for two families is that of one: the store opens again, and this is told.
 #[test]
@@ -63,7 +63,10 @@ fn without_ids_another_table_is_told_by_what_it_says_of_itself() {
             |error: &crate::Error| error.path() == Some(&tables[place]) && error.kind() == ErrorKind::Corruption;
         assert!(report.damage.iter().any(is_told), "{report:?}");
         let lost = Path::new("/db/lost").join(tables[place].file_name().unwrap());
-        assert!(report.put_aside.iter().any(|file| file.path == lost), "{report:?}");
+        assert!(
+            report.put_aside.iter().any(|file| file.path == lost && file.reason == AsideReason::Unused),
+            "{report:?}"
+        );
         let db = Db::open_with_env("/db", options, disk.env()).unwrap();
         let other = db.column_family("another").unwrap();
         let found =

@@ -17,11 +17,10 @@ use esker_log::distrust;
 
 use super::blobs::Blobs;
 use super::flushed::Flushed;
-use super::identity::Identities;
 use super::place::{Extent, Place, places};
 use super::rewrite::{Age, Rewritten, Run, readable, rewrite};
 use super::survey::{Survey, distinct_names};
-use super::tables::{Contents, Said, Source, date, family_of};
+use super::tables::{Contents, Source, date, family_of};
 use super::{AsideReason, DbRepair, aside};
 use crate::cache::BlockCache;
 use crate::family::{Family, Generation, View};
@@ -172,87 +171,32 @@ impl Workshop {
             comparators: families.map(|(&id, family)| (id, family.comparator.clone())).collect(),
             blobs,
         };
-        let mut wanted = Vec::new();
-        match &self.survey.manifest {
-            Some(manifest) => {
-                let metas = manifest.families.values().flat_map(|of| of.tables.values());
-                let identities = Identities::of(&*files, &self.dir, &self.survey.names, metas)?;
-                let mut named = BTreeSet::new();
-                for (&family, of) in &manifest.families {
-                    for ((level, number), meta) in &of.tables {
-                        if !named.insert(*number) {
-                            let reason = "the manifest names this table for two column families, or in two levels: the first has it";
-                            let path = self.dir.join(FileName::Table(*number).to_string());
-                            self.report.damage.push(Error::corruption(&path, 0, reason));
-                            continue;
-                        }
-                        let Some(name) = identities.file(*number) else {
-                            let missing = "the manifest names this file, but it is not there";
-                            self.report.lost_tables += 1;
-                            self.report.damage.push(identities.lost(&self.dir, *number, missing));
-                            continue;
-                        };
-                        self.report.damage.extend(identities.elsewhere(&self.dir, *number));
-                        wanted.push((name, *number, Some(Said { family, level: Some(*level as usize), meta })));
-                    }
-                    for (number, _) in of.blobs.iter().filter(|(number, _)| blobs.get(**number).is_none()) {
-                        let is_dead = of.ledger.get(*number).is_some_and(|usage| usage.is_dead());
-                        if !is_dead {
-                            let path = self.dir.join(FileName::Blob(*number).to_string());
-                            let reason = "the manifest names this file, but it is not there";
-                            self.report.damage.push(Error::corruption(&path, 0, reason));
-                        }
-                    }
-                }
-            }
-            None => {
-                let hints = self.survey.hints.tables.values().map(|(.., meta)| meta);
-                let identities = Identities::of(&*files, &self.dir, &self.survey.names, hints)?;
-                let is_gone = |number: &FileNumber| self.survey.hints.gone.contains(number);
-                let of_files: BTreeMap<FileName, FileNumber> =
-                    identities.iter().map(|(number, name)| (name, number)).collect();
-                for name in &self.survey.names {
-                    let (FileName::Table(number) | FileName::LegacyTable(number)) = name else { continue };
-                    let hinted = of_files.get(name).copied();
-                    // One that manifests know only as it was before.
-                    let Some(number) =
-                        hinted.or_else(|| identities.own_number(name, *number, &self.survey.hints.db_id))
-                    else {
-                        continue;
-                    };
-                    if !is_gone(&number) {
-                        let hint = self.survey.hints.tables.get(&number).filter(|_| hinted.is_some());
-                        let said = hint.map(|(family, _, meta)| Said { family: *family, level: None, meta });
-                        wanted.push((*name, number, said));
-                    }
-                }
-                for number in self.survey.hints.live_tables().map(|(_, meta)| meta.number) {
-                    if identities.file(number).is_none() {
-                        self.report.lost_tables += 1;
-                        let missing =
-                            "a manifest names this file, but it is not there: it may be missing, or was removed later";
-                        self.report.damage.push(identities.lost(&self.dir, number, missing));
-                    }
-                    self.report.damage.extend(identities.elsewhere(&self.dir, number));
-                }
+        let wanted = self.survey.tables(&*files, &self.dir, &mut self.report)?;
+        for of in self.survey.manifest.iter().flat_map(|manifest| manifest.families.values()) {
+            let is_dead = |number| of.ledger.get(number).is_some_and(|usage| usage.is_dead());
+            for number in of.blobs.keys().filter(|number| blobs.get(**number).is_none() && !is_dead(**number)) {
+                let path = self.dir.join(FileName::Blob(*number).to_string());
+                let reason = "the manifest names this file, but it is not there";
+                self.report.damage.push(Error::corruption(&path, 0, reason));
             }
         }
         let mut sources: BTreeMap<u32, Vec<Source>> = BTreeMap::new();
         let mut strangers = Vec::new();
-        for (name, number, said) in wanted {
+        for wanted in wanted {
+            let name = wanted.name;
             let (damage, lost_blocks) = (&mut self.report.damage, &mut self.report.lost_blocks);
-            let vetted = bench.vet(&name, number, said, damage, lost_blocks);
+            let vetted = bench.vet(wanted, damage, lost_blocks);
             let Some(vetted) = unless_refused(&mut self.refusals, vetted)? else { continue };
             match vetted {
-                Some((None, source)) => strangers.push((name, source)),
-                Some((Some(family), _)) if self.survey.hints.dropped.contains(&family) => {}
-                Some((Some(family), source)) => {
+                Ok((None, source)) => strangers.push((name, source)),
+                Ok((Some(family), _)) if self.survey.hints.dropped.contains(&family) => {}
+                Ok((Some(family), source)) => {
                     self.why.insert(name, source.reason());
                     sources.entry(family).or_default().push(source);
                 }
-                None => {
+                Err(reason) => {
                     self.report.lost_tables += 1;
-                    self.why.insert(name, AsideReason::Damaged);
+                    self.why.insert(name, reason);
                 }
             }
         }
