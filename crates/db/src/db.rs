@@ -156,6 +156,7 @@ impl Db {
 
     fn new(opened: open::Opened) -> Self {
         let open::Opened { store, lock, .. } = opened;
+        store.follow_cache();
         Self {
             open: Arc::new(OpenDb {
                 store,

@@ -2,8 +2,10 @@
 //!
 //! Cost with a limit: for every [`LOOK_BYTES`] that are written, a look at each family.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use crate::Result;
+use crate::cache::Follow;
 use crate::memtable::Memtable;
 use crate::store::Store;
 use crate::write::Lead;
@@ -18,11 +20,15 @@ const LOOK_PART: u64 = 64;
 impl Store {
     /// To be called whenever a memtable or a family came or went.
     pub(crate) fn refresh_memory(&self) {
-        let limit = self.cache.limit_bytes();
         // Who only reads has no more than was replayed, and says so then.
-        if limit == 0 || self.read_only {
-            return;
+        if self.cache.limit_bytes() > 0 && !self.read_only {
+            self.memtable_share.set_as_reckoned(|| self.memory_now());
         }
+    }
+
+    /// What memtables take, or will before somebody looks again.
+    fn memory_now(&self) -> u64 {
+        let limit = self.cache.limit_bytes();
         let families = self.families.load();
         let (mut active, mut may_be, mut sealed) = (0u64, 0u64, 0u64);
         let mut spare = Vec::new();
@@ -38,8 +44,42 @@ impl Store {
         }
         let part = self.memtable_share.part_of(limit / ACTIVE_PART);
         let spare = keep_spare(spare, part.saturating_sub(active));
-        // As large as they may become before somebody looks again.
-        self.memtable_share.set(sealed + spare + active.max(may_be.min(part)));
+        sealed + spare + active.max(may_be.min(part))
+    }
+
+    /// Has it told of another limit of a cache that is others', too.
+    pub(crate) fn follow_cache(self: &Arc<Self>) {
+        if self.options().cache.is_some() && !self.read_only {
+            let store: Weak<Self> = Arc::downgrade(self);
+            self.cache.follow(store);
+            // It may have changed since this was reckoned.
+            self.refresh_memory();
+        }
+    }
+
+    /// Seals what memtables are too much for the limit, and flushes it where nobody else does.
+    fn seal_too_many(&self) -> Result<()> {
+        let most = self.cache.limit_bytes() / ACTIVE_PART;
+        let is_too_much = |active: u64| active > 0 && self.memtable_share.is_too_much(active, most);
+        let families = self.families.load();
+        let active = families.values().map(|family| family.view.load().active.memtable.allocated_bytes() as u64);
+        // Or whoever leads would be waited for in vain.
+        if !is_too_much(active.sum()) {
+            return Ok(());
+        }
+        self.alone(|lead| {
+            self.check_takes_writes()?;
+            let mut smallest_first: Vec<_> = sizes(lead).collect();
+            smallest_first.sort_unstable();
+            let (mut left, mut sealing) = (smallest_first.iter().map(|(bytes, _)| bytes).sum::<u64>(), Vec::new());
+            while is_too_much(left)
+                && let Some((bytes, family)) = smallest_first.pop()
+            {
+                left -= bytes;
+                sealing.push(family);
+            }
+            if sealing.is_empty() { Ok(()) } else { self.seal(lead, &sealing) }
+        })
     }
 
     /// The family whose memtable is to be sealed because all of them take too much, though none is full. `bytes` are about to be written, to memtables or
@@ -57,6 +97,18 @@ impl Store {
         let all_bytes: u64 = sizes(lead).map(|(bytes, _)| bytes).sum();
         let is_over = self.memtable_share.is_too_much(all_bytes, limit / ACTIVE_PART);
         is_over.then(|| largest(lead)).flatten()
+    }
+}
+
+impl Follow for Store {
+    fn follow_limit(&self) {
+        // What a child has of its parent's store, it leaves alone.
+        if self.check_here().is_err() || self.cache.limit_bytes() == 0 {
+            return;
+        }
+        self.refresh_memory();
+        // Should that fail, `stats` says so, and the next write tries again.
+        let _ = self.seal_too_many();
     }
 }
 

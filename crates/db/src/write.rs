@@ -455,7 +455,7 @@ impl Store {
         Ok(())
     }
 
-    fn seal(&self, lead: &mut Lead, families: &[u32]) -> Result<()> {
+    pub(crate) fn seal(&self, lead: &mut Lead, families: &[u32]) -> Result<()> {
         self.wait_for_buffers(families)?;
         self.rotate(lead, families)?;
         if self.background_jobs == 0 {

@@ -6,6 +6,7 @@
 //!   should they, and what is read right now, alone take more than the limit, that is how far it is exceeded.
 //! - L3: indexes and filters get three quarters of what memtables leave, and the cache the rest, or more where they take less. Those
 //!   that were read last may be more, alone.
+//! - L4: of two who work out what memtables take of the limit, the later one has it as it is: that, too, is one step under a lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -162,7 +163,13 @@ impl MemtableShare {
 
     /// How much they take from now on.
     pub(crate) fn set(&self, bytes: u64) {
+        self.set_as_reckoned(|| bytes);
+    }
+
+    /// The same for what is worked out now (L4).
+    pub(crate) fn set_as_reckoned(&self, bytes: impl FnOnce() -> u64) {
         let mut held = self.bytes.lock();
+        let bytes = bytes();
         let before = std::mem::replace(&mut *held, bytes);
         self.cache.change_memtable_bytes(bytes, before);
     }

@@ -16,6 +16,7 @@ mod admission;
 mod block;
 mod budget;
 mod counts;
+mod followers;
 mod residents;
 mod shared;
 
@@ -31,6 +32,8 @@ pub(crate) use block::Block;
 use budget::Budget;
 pub(crate) use budget::{MemtableShare, Reserved};
 use counts::Counts;
+pub(crate) use followers::Follow;
+use followers::Followers;
 pub(crate) use residents::Evict;
 use residents::Residents;
 pub use shared::Cache;
@@ -98,6 +101,8 @@ pub(crate) struct BlockCache {
     budget: Budget,
     /// Who else keeps memory of the budget, and can be asked for it.
     residents: Residents,
+    /// Who keeps memtables of it, beside others.
+    followers: Followers,
     /// What was read from tables because it was not here.
     pub(crate) table_reads: TableReads,
 }
@@ -162,7 +167,8 @@ impl BlockCache {
         });
         let (counts, table_reads) = (Counts::default(), TableReads::default());
         let (admission, inserted_bytes) = (Admission::new(capacity_bytes), AtomicU64::new(0));
-        Self { blocks, admission, inserted_bytes, counts, budget, residents: Residents::default(), table_reads }
+        let (residents, followers) = (Residents::default(), Followers::default());
+        Self { blocks, admission, inserted_bytes, counts, budget, residents, followers, table_reads }
     }
 
     /// What it and others may keep in memory; 0 if that is not limited.
@@ -182,6 +188,16 @@ impl BlockCache {
         self.budget.set_bytes(bytes, |capacity_bytes| blocks.set_capacity(capacity_bytes));
         self.make_room();
         Ok(())
+    }
+
+    /// `store` is told from now on when the limit becomes another ([`tell_followers`](Self::tell_followers)).
+    pub(crate) fn follow(&self, store: Weak<dyn Follow>) {
+        self.followers.add(store);
+    }
+
+    /// Has those who share the limit keep within it as it is now.
+    pub(crate) fn tell_followers(&self) {
+        self.followers.tell();
     }
 
     /// Takes memory that stays as long as what is returned, for an open table, out of the budget.

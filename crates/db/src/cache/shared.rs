@@ -48,7 +48,8 @@ impl Cache {
         Ok(Self(Arc::new(BlockCache::within_limit(memory_limit))))
     }
 
-    /// Keeps so many bytes from now on, of what it was made to keep (RocksDB's `SetCapacity`). What is too much goes before this returns. Made for less than a 16th, its blocks
+    /// Keeps so many bytes from now on, of what it was made to keep (RocksDB's `SetCapacity`). What is too much goes before this returns: stores
+    /// whose memtables are flush them, or have begun to, as after [`Db::set_db_options`](crate::Db::set_db_options). Made for less than a 16th, its blocks
     /// share fewer locks than one of that size would have; made for much more, large blocks find no place.
     ///
     /// # Errors
@@ -59,7 +60,9 @@ impl Cache {
         } else {
             check_cache_bytes(bytes)?
         }
-        self.0.set_bytes(bytes)
+        self.0.set_bytes(bytes)?;
+        self.0.tell_followers();
+        Ok(())
     }
 
     /// What it did, for all its stores, and holds now.

@@ -124,3 +124,45 @@ fn what_is_out_of_range_is_refused() {
     }
     assert_eq!(Cache::new(0).unwrap().stats(), CacheStats::default());
 }
+
+/// Goal: what stores keep follows a limit that is set another while they rest: all of them are within it at once.
+/// Method: what their memtables were reckoned to take is looked at, and with what was written to them what they do.
+#[test]
+fn memtables_follow_a_limit_that_changes_while_stores_rest() {
+    const HIGH: u64 = 128 * MIB;
+    const LOW: u64 = 33 * MIB;
+    let cache = Cache::within_limit(HIGH).unwrap();
+    let disks: Vec<SimDisk> = (0..4).map(|_| SimDisk::new()).collect();
+    let stores: Vec<Db> = disks.iter().map(|disk| open(disk, &cache, Separation::Off)).collect();
+    let reckoned = || cache.0.budget.amounts()[1];
+    let assert_within = |limit: u64| {
+        let (memtables, stats) = (reckoned(), cache.stats());
+        assert!(memtables + stats.capacity_bytes <= limit, "{memtables} and {stats:?} of {limit}");
+        assert!(memtables <= limit / 2, "{memtables}");
+    };
+    // They have written nothing: what they may write is kept for them.
+    let at_first = reckoned();
+    cache.set_bytes(LOW).unwrap();
+    assert!(reckoned() < at_first, "{} of {at_first}", reckoned());
+    // Each may have the quarter as long as it is the only one.
+    assert!(reckoned() <= 4 * LOW / 4, "{}", reckoned());
+    cache.set_bytes(HIGH).unwrap();
+    assert_eq!(reckoned(), at_first);
+
+    for db in &stores {
+        (0..1700).for_each(|n| db.put(key(n), [3; 4000]).unwrap());
+    }
+    let written: u64 = stores.iter().map(memtable_bytes).sum();
+    assert!(written > 4 * 1700 * 4000 && stores.iter().all(|db| db.stats().flushes == 0), "{written}");
+    cache.set_bytes(LOW).unwrap();
+    let left: u64 = stores.iter().map(memtable_bytes).sum();
+    assert!(left <= LOW / 4, "{left} bytes of memtables");
+    assert_within(LOW);
+    cache.set_bytes(MIB).unwrap();
+    assert!(stores.iter().map(memtable_bytes).sum::<u64>() <= MIB / 4);
+    for db in stores {
+        (0..1700).for_each(|n| assert_eq!(db.get(key(n)).unwrap().as_deref(), Some(&[3; 4000][..])));
+        db.close().unwrap();
+    }
+    assert_eq!(cache.0.budget.amounts(), [0; 4]);
+}
