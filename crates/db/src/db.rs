@@ -838,7 +838,8 @@ impl Db {
     /// gets them as they are; it is called again if another thread changed them meanwhile.
     ///
     /// Rates hold for what is under way within 10 ms; a smaller cache gives memory back before this returns. Waits for no writer, and lets those go on that a
-    /// larger `max_disk_bytes` leaves room for.
+    /// larger `max_disk_bytes` leaves room for. Memtables that are too much for a smaller `memory_limit` are flushed in the background, or before this returns where
+    /// there is none: for that alone it waits for its turn among writers. Should such a flush fail, [`stats`](Self::stats) says so, and the next write tries again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

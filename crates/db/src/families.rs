@@ -9,6 +9,7 @@ use esker_format::rocksdb::version_edit::VersionEdit;
 use esker_log::distrust;
 use esker_log::writer::LogWriter;
 
+use crate::cache::Follow;
 use crate::family::Family;
 use crate::options::{FamilyOptions, MutableOptions, validate_family_name};
 use crate::store::{Installer, Store};
@@ -137,7 +138,7 @@ impl Store {
     /// See [`Db::set_db_options`](crate::Db::set_db_options).
     pub(crate) fn set_db_options(&self, change: impl Fn(&mut MutableOptions)) -> Result<()> {
         self.check_here()?;
-        loop {
+        let has_another_memory_limit = loop {
             let before = self.options.load_full();
             let known = MutableOptions::from(&*before);
             let mut wanted = known.clone();
@@ -164,15 +165,18 @@ impl Store {
             self.refresh_manifest_growth(&installer);
             self.refresh_wal_bytes_max();
             self.refresh_rates();
-            break;
-        }
-        self.refresh_memory();
+            break known.memory_limit != wanted.memory_limit;
+        };
         self.refresh_room();
         self.refresh_shortage();
         let families = self.families.load_full();
         families.values().for_each(|family| self.refresh_delay(family));
         self.state.lock().to_compact.extend(families.keys());
         self.changed.notify_all();
+        // Last: it may wait for writers, which wait for what else has changed.
+        if has_another_memory_limit {
+            self.follow_limit();
+        }
         Ok(())
     }
 

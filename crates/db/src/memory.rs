@@ -140,9 +140,11 @@ fn keep_spare(mut spare: Vec<(u64, Arc<Memtable>)>, bytes_max: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use esker_env::sim::SimDisk;
 
-    use crate::{Db, FamilyOptions, Options, ReadOptions, Separation, WriteOptions};
+    use crate::{Compression, Db, ErrorKind, FamilyOptions, Options, ReadOptions, Separation, WriteOptions};
 
     /// Goal: what families keep of memory for memtables to come is within the limit, however many were written, one after the other.
     /// Method: readers hold memtables until those after them have memory of their own, so that theirs is kept.
@@ -173,5 +175,62 @@ mod tests {
             most = most.max(spare);
         }
         assert!(most > 0, "some is kept");
+    }
+
+    /// Goal: a limit that is lowered while the store rests holds at once, whoever flushes: what is too much is flushed, and no more than that.
+    #[test]
+    fn a_lower_limit_holds_though_nobody_writes() {
+        const HIGH: u64 = 64 << 20;
+        const LOW: u64 = 8 << 20;
+        for background_jobs in [0, 1] {
+            let disk = SimDisk::new();
+            let options =
+                Options { create_if_missing: true, background_jobs, memory_limit: HIGH, ..Options::default() };
+            let db = Db::open_with_env("/store", options, disk.env()).unwrap();
+            let (separation, compression) = (Separation::Off, Compression::None);
+            let off = FamilyOptions { separation, compression, ..FamilyOptions::default() };
+            let families = [90u32, 20].map(|count| {
+                let family = db.create_column_family(&format!("{count}"), off.clone()).unwrap();
+                for key in 0..count {
+                    db.put_cf(&family, key.to_be_bytes(), [7; 64 << 10], &WriteOptions::default()).unwrap();
+                }
+                family
+            });
+            let of_family = |at: usize| {
+                let stats = db.stats();
+                stats.families.iter().find(|found| found.name == families[at].name()).unwrap().memtable_bytes
+            };
+            assert!(of_family(0) > 90 << 16 && of_family(1) > 20 << 16);
+            let change = |bytes: u64| db.set_db_options(|options| options.memory_limit = bytes).unwrap();
+            change(32 << 20);
+            assert_eq!(db.stats().flushes, 0, "a quarter of it is enough");
+            change(LOW);
+            db.wait_for_compact().unwrap();
+            assert_eq!((of_family(0), db.stats().flushes), (0, 1), "{background_jobs} jobs");
+            assert!(of_family(1) > 20 << 16, "there is room for it");
+            let memory = db.stats().memory;
+            assert!(memory.total_bytes() <= LOW && memory.limit_bytes == LOW, "{memory:?}");
+
+            // What cannot be flushed is told, and nobody waits for it.
+            if background_jobs == 0 {
+                disk.set_capacity(Some(1 << 40));
+                let taken = (1 << 40) - disk.env().files.space(Path::new("/store")).unwrap().available;
+                disk.set_capacity(Some(taken + (256 << 10)));
+                change(1 << 20);
+                let error = db.stats().background_error.unwrap();
+                assert!(error.kind() == ErrorKind::Exhausted && of_family(1) > 20 << 16, "{error}");
+                disk.set_capacity(None);
+            }
+            change(2 << 20);
+            db.wait_for_compact().unwrap();
+            assert_eq!((of_family(1), db.stats().background_error.is_none()), (0, true));
+            change(HIGH);
+            let read = ReadOptions::default();
+            for family in &families {
+                db.put_cf(family, "later", "v", &WriteOptions::default()).unwrap();
+                assert_eq!(db.get_cf(family, 7u32.to_be_bytes(), &read).unwrap().unwrap().len(), 64 << 10);
+            }
+            db.close().unwrap();
+        }
     }
 }
