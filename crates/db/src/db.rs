@@ -834,7 +834,8 @@ impl Db {
         self.store().set_options(self.store().own(family)?, change)
     }
 
-    /// Changes options of the store from now on (as RocksDB's `SetDBOptions`): those of [`MutableOptions`]. Durable when it returns, as far as a store keeps them. `change`
+    /// Changes options of the store from now on (as RocksDB's `SetDBOptions`): those of [`MutableOptions`]. Durable when it returns, as far as a store keeps them: for
+    /// RocksDB, and for tools ([`Options::of_store`]), the defaults as well as others. The next open of this program goes by the options that it is given, whatever was set here. `change`
     /// gets them as they are; it is called again if another thread changed them meanwhile.
     ///
     /// Rates hold for what is under way within 10 ms; a smaller cache gives memory back before this returns. Waits for no writer, and lets those go on that a

@@ -152,8 +152,10 @@ impl Store {
                 continue;
             }
             self.limit_disk(known.max_disk_bytes, wanted.max_disk_bytes, &installer)?;
+            let foreign = self.foreign_options.with_change(&before, &options);
+            let text = crate::options::print(&options, &self.families.load(), &foreign);
             self.options.store(Arc::new(options));
-            let done = self.limit_memory(&known, &wanted).and_then(|()| self.write_options_file(&mut installer));
+            let done = self.limit_memory(&known, &wanted).and_then(|()| self.write_options_text(&text, &mut installer));
             if let Err(error) = done {
                 // What it was it can be again.
                 let _ = self.limit_memory(&wanted, &known);
@@ -161,6 +163,7 @@ impl Store {
                 self.options.store(before);
                 return Err(error);
             }
+            self.foreign_options.replace(foreign);
             // Under the lock: of two changes, the later one holds.
             self.refresh_manifest_growth(&installer);
             self.refresh_wal_bytes_max();
@@ -216,10 +219,13 @@ impl Store {
     /// The same for a store with these families. What a failure leaves goes; should that be the newest file after a death, the
     /// next says again how things are.
     fn write_options_of(&self, families: &BTreeMap<u32, Arc<Family>>, installer: &mut Installer) -> Result<()> {
+        self.write_options_text(&crate::options::print(&self.options(), families, &self.foreign_options), installer)
+    }
+
+    fn write_options_text(&self, text: &str, installer: &mut Installer) -> Result<()> {
         let number = self.new_file_number();
         let path = self.path_of(&FileName::Options(number));
         let temporary = self.path_of(&FileName::OptionsTemporary(number));
-        let text = crate::options::print(&self.options(), families, &self.foreign_options);
         if let Err(error) = self.env.files.write_atomically(&path, &temporary, text.as_bytes()) {
             for left in [path, temporary] {
                 if self.env.files.remove(&left).is_err() {
@@ -406,6 +412,55 @@ mod tests {
             assert_eq!(separation(&open(&disk.after_process_death()), "default"), before, "{word}");
             db.close().unwrap();
             assert_eq!(separation(&open(&disk), "default"), before, "{word}, closed");
+        }
+    }
+
+    /// Goal: what was changed while the store was open is what the OPTIONS file says, the default too, now and after the next open; what nobody
+    /// changed stays as it was found.
+    #[test]
+    fn options_that_are_the_default_again_are_written_down_as_that() {
+        let disk = SimDisk::new();
+        let lines = |db_options: [&str; 3]| {
+            let text = newest_options(&disk);
+            let lacking = db_options.iter().find(|line| !text.contains(&format!("{line}\n")));
+            assert!(lacking.is_none(), "{lacking:?} is not in:\n{text}");
+        };
+        let chosen = || Options {
+            create_if_missing: true,
+            background_jobs: 0,
+            wal_bytes_max: 1 << 20,
+            manifest_bytes_max: 8 << 10,
+            recycled_logs_max: 3,
+            ..Options::default()
+        };
+        let plain = || Options { background_jobs: 0, ..Options::default() };
+        let db = Db::open_with_env("/db", chosen(), disk.env()).unwrap();
+        db.set_db_options(|options| options.wal_bytes_max = 2 << 20).unwrap();
+        db.close().unwrap();
+        lines(["max_total_wal_size=2097152", "max_manifest_file_size=8192", "recycle_log_file_num=3"]);
+        for given in [plain(), chosen()] {
+            let db = Db::open_with_env("/db", given, disk.env()).unwrap();
+            let set = |wal_bytes: u64, manifest_bytes: u64| {
+                let change = |options: &mut MutableOptions| {
+                    (options.wal_bytes_max, options.manifest_bytes_max) = (wal_bytes, manifest_bytes);
+                };
+                db.set_db_options(change).unwrap();
+            };
+            set(4 << 20, 16 << 10);
+            lines(["max_total_wal_size=4194304", "max_manifest_file_size=16384", "recycle_log_file_num=3"]);
+            set(Options::default().wal_bytes_max, Options::default().manifest_bytes_max);
+            let said = ["max_total_wal_size=0", "max_manifest_file_size=67108864", "recycle_log_file_num=3"];
+            lines(said);
+            db.create_column_family("a", FamilyOptions::default()).unwrap();
+            db.drop_column_family(&db.column_family("a").unwrap()).unwrap();
+            lines(said);
+            db.close().unwrap();
+            lines(said);
+            // An open goes by its own options: by the defaults here.
+            let db = Db::open_with_env("/db", plain(), disk.env()).unwrap();
+            assert_eq!(db.db_options().wal_bytes_max, 0);
+            lines(said);
+            db.close().unwrap();
         }
     }
 

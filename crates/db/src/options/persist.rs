@@ -73,6 +73,22 @@ impl ForeignOptions {
         self.0.lock().remove_family(name);
     }
 
+    /// The same once the options that are `before` became those that are `after`: what has changed was chosen, be it the default now.
+    pub(crate) fn with_change(&self, before: &Options, after: &Options) -> Self {
+        let mut file = self.0.lock().clone();
+        for (key, line) in DATABASE_LINES {
+            if line(before) != line(after) {
+                file.database_mut().set(key, line(after));
+            }
+        }
+        Self(Mutex::new(file))
+    }
+
+    /// Carries that on from now on, in place of this.
+    pub(crate) fn replace(&self, with: Self) {
+        *self.0.lock() = with.0.into_inner();
+    }
+
     /// See [`Options::of_store`].
     pub(crate) fn kept(&self) -> crate::Result<Options> {
         kept::read(self.0.lock().database())
@@ -396,7 +412,8 @@ fn level_count(section: Option<&Section>) -> Result<usize, Wrong> {
 /// A key, and what stands there for what is in force.
 type Line<O = FamilyOptions> = (&'static str, fn(&O) -> String);
 
-/// These are the process's and are not read. Written where the caller chose something else than the default; else what is found stays.
+/// These are the process's and are not read: every open goes by its own options. They are there for RocksDB. Written where the caller chose something else than the
+/// default, or changed it while the store was open, to the default perhaps; else what is found stays.
 const DATABASE_LINES: [Line<Options>; 4] = [
     ("max_background_jobs", |options| options.background_jobs.max(1).to_string()),
     ("max_total_wal_size", |options| options.wal_bytes_max.to_string()),
