@@ -66,6 +66,9 @@ pub struct Meter {
     limit: AtomicU64,
     need: fn(&Path) -> Need,
     ballast: Ballast,
+    /// What was asked for of it, and what the disk has in all.
+    ballast_chosen: u64,
+    disk_bytes: u64,
 }
 
 impl Meter {
@@ -80,14 +83,16 @@ impl Meter {
         if limit == u64::MAX { u64::MAX } else { limit.saturating_sub(RESERVE_BYTES) }
     }
 
-    /// They may take up so much from now on; `u64::MAX`: whatever there is. Those that take up more stay as they are.
+    /// They may take up so much from now on; `u64::MAX`: whatever there is. Those that take up more stay as they are. What is kept for when others have filled the disk
+    /// follows: what is too much goes, and more is [kept](Self::keep_ballast) as there is room.
     pub fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Release);
+        self.ballast.set_most(ballast_most(self.ballast_chosen, bytes, self.disk_bytes));
     }
 
     /// Bytes that are kept for when others have filled the disk, once it is short of room.
     pub fn ballast_bytes(&self) -> u64 {
-        self.ballast.most().min(self.limit.load(Ordering::Acquire) / BALLAST_PART)
+        self.ballast.most()
     }
 
     /// Has what an earlier process left behind of them.
@@ -181,6 +186,11 @@ impl Drop for Charge {
     }
 }
 
+/// How much of what was asked for is kept at most.
+fn ballast_most(chosen: u64, limit: u64, disk_bytes: u64) -> u64 {
+    chosen.min(limit.min(disk_bytes) / BALLAST_PART)
+}
+
 fn blocks(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES)
 }
@@ -200,11 +210,13 @@ impl Metered {
     /// # Errors
     /// `dir` could not be listed.
     pub fn over(files: Arc<dyn FileSystem>, dir: &Path, limits: &Limits) -> Result<(Arc<Self>, Arc<Meter>)> {
-        let most = limits.bytes.min(files.space(dir).map_or(u64::MAX, |space| space.total));
+        let disk_bytes = files.space(dir).map_or(u64::MAX, |space| space.total);
         let ballast_path = dir.join(&limits.ballast_name);
-        let (all, ballast_bytes) = (Arc::<AtomicU64>::default(), limits.ballast_bytes.min(most / BALLAST_PART));
+        let (all, limit, ballast_chosen) = (Arc::<AtomicU64>::default(), limits.bytes, limits.ballast_bytes);
+        let ballast_bytes = ballast_most(ballast_chosen, limit, disk_bytes);
         let ballast = Ballast::new(files.clone(), ballast_path, ballast_bytes, all.clone());
-        let meter = Arc::new(Meter { all, limit: AtomicU64::new(limits.bytes), need: limits.need, ballast });
+        let limit = AtomicU64::new(limit);
+        let meter = Arc::new(Meter { all, limit, need: limits.need, ballast, ballast_chosen, disk_bytes });
         let mut charges = HashMap::new();
         for entry in files.list(dir)? {
             let path = dir.join(&entry.name);
@@ -767,5 +779,31 @@ mod tests {
         assert_eq!((file.len(), meter.used(), allocated(&disk)), (within, within, within));
         meter.keep_ballast();
         assert_eq!(allocated(&disk), within);
+    }
+
+    /// Goal: how much is kept follows the limit, up to what was asked for.
+    #[test]
+    fn what_is_kept_follows_a_limit_that_changes() {
+        let disk = SimDisk::new();
+        disk.set_capacity(Some(40 << 20));
+        let (files, meter) = with_ballast(&disk, 4 << 20, 1 << 20);
+        let file = files.create(Path::new("/store/log")).unwrap();
+        file.append(&[&[1; 1 << 20]]).unwrap();
+        // It is short for each of them.
+        disk.set_capacity(Some(8 << 20));
+        let set = |limit: u64| {
+            meter.set_limit(limit);
+            let at_once = allocated(&disk) - (1 << 20);
+            meter.keep_ballast();
+            assert_eq!((meter.used(), allocated(&disk) - (1 << 20)), (1 << 20, meter.ballast_bytes()), "{limit}");
+            (at_once, meter.ballast_bytes())
+        };
+        const KIB: u64 = 1 << 10;
+        assert_eq!(set(4 << 20), (0, 256 * KIB));
+        assert_eq!(set(u64::MAX), (256 * KIB, 1024 * KIB));
+        assert_eq!(set(8 << 20), (512 * KIB, 512 * KIB));
+        assert_eq!(set(2 << 20), (128 * KIB, 128 * KIB));
+        assert_eq!(set(16 << 20), (128 * KIB, 1024 * KIB));
+        assert_eq!(set(1 << 40), (1024 * KIB, 1024 * KIB));
     }
 }

@@ -215,7 +215,7 @@ pub struct Options {
     /// Bytes of the disk that an open store keeps for itself, in a file that holds nothing, for when others have filled it: then deletions, flushes and
     /// reclaim, and the next open, have room to go on with. Default 128 MiB, two memtables of the default size. Range 0..=1 TiB; 0: none.
     ///
-    /// At most a 16th of the disk, or of `max_disk_bytes`; taken once less than 64 times as much is free, where the file system reserves blocks. A store that is
+    /// At most a 16th of the disk, or of `max_disk_bytes`, also one that is set while the store is open; taken once less than 64 times as much is free, where the file system reserves blocks. A store that is
     /// closed leaves the file, `000001.dbtmp`, only while so little is free; the next open has it. RocksDB takes it away.
     ///
     /// Deletions of values in blob files, whole files of which come free by that, need no more than this. A merge of tables that hold the values themselves may:

@@ -6,6 +6,7 @@
 //! - G3: they are room and nothing else, and nobody reads them. Where the file system reserves no blocks, nothing is kept. They are synced, so that a
 //!   power loss, which may bring back files that were removed, leaves them; where that fails, no more is lost than they.
 //! - G4: a store that is closed leaves them behind only where room is short. So does a process that dies; to the next open they are what they were.
+//! - G5: how much is kept follows the limit that the files have: should it fall, what is too much goes at once.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +29,8 @@ const HALF: u64 = 2;
 pub(super) struct Ballast {
     files: Arc<dyn FileSystem>,
     path: PathBuf,
-    most: u64,
+    /// Changed under the lock.
+    most: AtomicU64,
     /// The file, if it is there.
     held: Mutex<Option<Arc<dyn AppendFile>>>,
     /// How much it has. Changed under the lock.
@@ -43,13 +45,23 @@ pub(super) struct Ballast {
 impl Ballast {
     /// Of at most so many bytes, whole blocks of them, in a file at `path`, which counts among `all` that the files take up.
     pub(super) fn new(files: Arc<dyn FileSystem>, path: PathBuf, most: u64, all: Arc<AtomicU64>) -> Self {
-        let most = most / BLOCK_BYTES * BLOCK_BYTES;
+        let most = AtomicU64::new(most / BLOCK_BYTES * BLOCK_BYTES);
         let (held, bytes, is_on) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
         Self { files, path, most, held, bytes, all, vital: AtomicU64::new(0), is_on }
     }
 
-    pub(super) const fn most(&self) -> u64 {
-        self.most
+    pub(super) fn most(&self) -> u64 {
+        self.most.load(Ordering::Acquire)
+    }
+
+    /// Keeps no more than so many bytes from now on (G5).
+    pub(super) fn set_most(&self, most: u64) {
+        let mut held = self.held.lock();
+        let most = most / BLOCK_BYTES * BLOCK_BYTES;
+        self.most.store(most, Ordering::Release);
+        if self.bytes() > most {
+            self.leave(&mut held, most);
+        }
     }
 
     /// How much is kept now.
@@ -61,7 +73,9 @@ impl Ballast {
     pub(super) fn take_over(&self) {
         let mut held = self.held.lock();
         let left = self.files.metadata(&self.path).ok().filter(|found| found.len > 0 && found.allocated >= found.len);
-        match left.filter(|left| left.len <= self.most).map(|left| (left.len, self.files.reopen(&self.path, left.len)))
+        match left
+            .filter(|left| left.len <= self.most())
+            .map(|left| (left.len, self.files.reopen(&self.path, left.len)))
         {
             Some((bytes, Ok(file))) => {
                 *held = Some(file);
@@ -74,7 +88,7 @@ impl Ballast {
     }
 
     pub(super) fn begin(&self) {
-        self.is_on.store(self.most > 0, Ordering::Release);
+        self.is_on.store(self.most() > 0, Ordering::Release);
     }
 
     /// See G2.
@@ -89,10 +103,11 @@ impl Ballast {
         }
         // Whoever has it is at it.
         let Some(mut held) = self.held.try_lock() else { return };
-        let (now, step, free) = (self.bytes(), self.most / STEP_PART, self.free());
-        let wanted = self.most.min(free.saturating_sub(step)) / BLOCK_BYTES * BLOCK_BYTES;
+        let (now, most, free) = (self.bytes(), self.most(), self.free());
+        let step = most / STEP_PART;
+        let wanted = most.min(free.saturating_sub(step)) / BLOCK_BYTES * BLOCK_BYTES;
         let more = wanted.saturating_sub(now);
-        if more == 0 || (wanted < self.most && more < step) || !self.is_on.load(Ordering::Acquire) {
+        if more == 0 || (wanted < most && more < step) || !self.is_on.load(Ordering::Acquire) {
             return;
         }
         let within = |all: u64| all.checked_add(more).filter(|&all| all <= limit);
@@ -123,16 +138,22 @@ impl Ballast {
     /// Gives room for so many bytes more (G2). `false` if nothing is left for that.
     pub(super) fn give(&self, bytes: u64, need: Need) -> bool {
         let mut held = self.held.lock();
-        let of_work = self.vital.load(Ordering::Relaxed).min(self.most / HALF).max(self.most / STEP_PART);
+        let most = self.most();
+        let of_work = self.vital.load(Ordering::Relaxed).min(most / HALF).max(most / STEP_PART);
         let kept = match need {
             Need::Vital => 0,
             Need::Work => of_work,
-            Need::Log => of_work + (self.most - of_work) / HALF,
+            Need::Log => of_work + (most - of_work) / HALF,
         };
         let now = self.bytes();
-        let given = bytes.saturating_add(self.most / STEP_PART).min(now.saturating_sub(kept));
+        let given = bytes.saturating_add(most / STEP_PART).min(now.saturating_sub(kept));
         let left = (now - given) / BLOCK_BYTES * BLOCK_BYTES;
-        if left == now || held.as_ref().is_none_or(|file| file.truncate(0).is_err()) {
+        left < now && self.leave(&mut held, left)
+    }
+
+    /// Gives back all but so many bytes. `false` if that fails: then all are still there.
+    fn leave(&self, held: &mut Option<Arc<dyn AppendFile>>, left: u64) -> bool {
+        if held.as_ref().is_none_or(|file| file.truncate(0).is_err()) {
             return false;
         }
         let file = held.as_ref().filter(|file| left > 0 && matches!(file.hold(left), Ok(true)));
@@ -140,7 +161,7 @@ impl Ballast {
             self.make_durable(&**file);
             self.set(left);
         } else {
-            self.drop_file(&mut held);
+            self.drop_file(held);
         }
         true
     }
@@ -170,7 +191,8 @@ impl Ballast {
     }
 
     fn is_plenty(&self) -> bool {
-        self.most == 0 || self.free() / PLENTY >= self.most
+        let most = self.most();
+        most == 0 || self.free() / PLENTY >= most
     }
 
     /// See G4.
