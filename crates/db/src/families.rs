@@ -151,17 +151,19 @@ impl Store {
             if !Arc::ptr_eq(&before, &self.options.load()) {
                 continue;
             }
-            self.limit_disk(known.max_disk_bytes, wanted.max_disk_bytes, &installer)?;
+            let cache_bytes = self.other_cache_bytes(&known, &wanted)?;
+            self.begin_disk_limit(known.max_disk_bytes, wanted.max_disk_bytes, &installer)?;
             let foreign = self.foreign_options.with_change(&before, &options);
             let text = crate::options::print(&options, &self.families.load(), &foreign);
-            self.options.store(Arc::new(options));
-            let done = self.limit_memory(&known, &wanted).and_then(|()| self.write_options_text(&text, &mut installer));
-            if let Err(error) = done {
-                // What it was it can be again.
-                let _ = self.limit_memory(&wanted, &known);
+            // Only what may be taken of the disk is another already: whatever fails, nothing else has to be taken back.
+            if let Err(error) = self.write_options_text(&text, &mut installer) {
                 self.set_disk_limit(known.max_disk_bytes, &installer);
-                self.options.store(before);
                 return Err(error);
+            }
+            self.options.store(Arc::new(options));
+            self.set_disk_limit(wanted.max_disk_bytes, &installer);
+            if let Some(bytes) = cache_bytes {
+                self.cache.set_bytes(bytes);
             }
             self.foreign_options.replace(foreign);
             // Under the lock: of two changes, the later one holds.
@@ -183,11 +185,11 @@ impl Store {
         Ok(())
     }
 
-    /// Makes the cache as large as is wanted.
-    fn limit_memory(&self, known: &MutableOptions, wanted: &MutableOptions) -> Result<()> {
+    /// How large the cache becomes by the change, if it is one of that.
+    fn other_cache_bytes(&self, known: &MutableOptions, wanted: &MutableOptions) -> Result<Option<u64>> {
         let amounts = |options: &MutableOptions| (options.memory_limit, options.cache_bytes);
         if amounts(known) == amounts(wanted) {
-            return Ok(());
+            return Ok(None);
         }
         if self.options().cache.is_some() {
             let reason = "the cache is that of several stores: change its size with Cache::set_bytes";
@@ -198,7 +200,8 @@ impl Store {
                 "whether there is a memory_limit cannot change while the store is open; close it and open it again";
             return Err(Error::invalid_argument(reason));
         }
-        self.cache.set_bytes(if wanted.memory_limit > 0 { wanted.memory_limit } else { wanted.cache_bytes })
+        self.cache.check_may_change()?;
+        Ok(Some(if wanted.memory_limit > 0 { wanted.memory_limit } else { wanted.cache_bytes }))
     }
 
     /// Of an open store: as the options say, or what all families' memtables have room for, four times.
@@ -461,6 +464,74 @@ mod tests {
             assert_eq!(db.db_options().wal_bytes_max, 0);
             lines(said);
             db.close().unwrap();
+        }
+    }
+
+    /// Goal: a change of the store's options that cannot be written down changes nothing: neither options, nor what goes by them, nor what the OPTIONS file says.
+    /// Method: each operation of the change fails, that one alone or all from it on, of a limit that rises, and of one that falls.
+    #[test]
+    fn a_change_that_fails_leaves_everything_as_it_was() {
+        type Change = fn(&mut MutableOptions);
+        let less: Change = |options| {
+            (options.max_disk_bytes, options.manifest_bytes_max) = (32 << 20, 8 << 10);
+            (options.memory_limit, options.wal_bytes_max) = (4 << 20, 1 << 20);
+            (options.reclaim_bytes_per_second_max, options.max_space_amp) = (1 << 20, 1.5);
+        };
+        let more: Change = |options| {
+            (options.max_disk_bytes, options.manifest_bytes_max) = (64 << 20, 64 << 10);
+            (options.memory_limit, options.wal_bytes_max) = (16 << 20, 0);
+            (options.reclaim_bytes_per_second_max, options.max_space_amp) = (2 << 20, 1.3);
+        };
+        let opened = |first: Change| {
+            let disk = SimDisk::new();
+            let plain =
+                Options { create_if_missing: true, background_jobs: 0, memory_limit: 1 << 20, ..Options::default() };
+            let mut mutable = MutableOptions::from(&plain);
+            first(&mut mutable);
+            let db = Db::open_with_env("/db", plain.with(&mutable), disk.env()).unwrap();
+            (0..100u8).for_each(|key| db.put([key], [key; 1000]).unwrap());
+            (disk, db)
+        };
+        let in_force = |db: &Db| {
+            let store = db.store();
+            let of_disk =
+                (store.env.files.space(&store.dir).unwrap().available + store.room.used(), store.room.file_bytes_max());
+            let of_logs = (store.manifest_growth.load(Ordering::Relaxed), store.wal_bytes_max.load(Ordering::Relaxed));
+            let of_memory = (store.cache.limit_bytes(), store.cache.stats().capacity_bytes);
+            (db.db_options(), of_disk, of_logs, of_memory, store.pacer.rate(esker_log::pacer::Class::Reclaim))
+        };
+        for (first, second) in [(less, more), (more, less)] {
+            let (disk, db) = opened(first);
+            let from = disk.op_count();
+            db.set_db_options(second).unwrap();
+            let (ops, changed) = (disk.op_count() - from, in_force(&db));
+            let mut failures = 0;
+            for (n, is_alone) in (0..ops).flat_map(|n| [(n, true), (n, false)]) {
+                let (disk, db) = opened(first);
+                let (before, text) = (in_force(&db), newest_options(&disk));
+                assert_ne!(before, changed);
+                let at = disk.op_count() + n;
+                if is_alone {
+                    disk.fail_at(at, Fault::Eio)
+                } else {
+                    disk.fail_from(at, Fault::Eio)
+                }
+                let done = db.set_db_options(second);
+                disk.heal();
+                let what = format!("operation {n} of {ops}, alone: {is_alone}: {done:?}");
+                if done.is_err() {
+                    failures += 1;
+                    assert_eq!(in_force(&db), before, "{what}");
+                    assert!(!is_alone || newest_options(&disk) == text, "{what}");
+                    db.wait_for_compact().unwrap();
+                    assert_eq!(newest_options(&disk), text, "{what}");
+                    db.set_db_options(second).unwrap();
+                }
+                assert_eq!(in_force(&db), changed, "{what}");
+                assert_ne!(newest_options(&disk), text, "{what}");
+                db.close().unwrap();
+            }
+            assert!(failures > 6, "{failures}");
         }
     }
 

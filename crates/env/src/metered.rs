@@ -64,6 +64,8 @@ pub struct Meter {
     /// What is kept of it included.
     all: Arc<AtomicU64>,
     limit: AtomicU64,
+    /// That of the vital ones (M2).
+    vital_limit: AtomicU64,
     need: fn(&Path) -> Need,
     ballast: Ballast,
     /// What was asked for of it, and what the disk has in all.
@@ -86,8 +88,14 @@ impl Meter {
     /// They may take up so much from now on; `u64::MAX`: whatever there is. Those that take up more stay as they are. What is kept for when others have filled the disk
     /// follows: what is too much goes, and more is [kept](Self::keep_ballast) as there is room.
     pub fn set_limit(&self, bytes: u64) {
+        self.set_vital_limit(bytes);
         self.limit.store(bytes, Ordering::Release);
         self.ballast.set_most(ballast_most(self.ballast_chosen, bytes, self.disk_bytes));
+    }
+
+    /// All files may take up so much if vital ones make it that, until the next [`set_limit`](Self::set_limit): of a limit that is about to rise, as soon as that is written down.
+    pub fn set_vital_limit(&self, bytes: u64) {
+        self.vital_limit.store(bytes, Ordering::Release);
     }
 
     /// Bytes that are kept for when others have filled the disk, once it is short of room.
@@ -162,8 +170,13 @@ impl Charge {
             return Ok(before);
         }
         let need = (self.meter.need)(path);
-        let limit = self.meter.limit.load(Ordering::Acquire);
-        let most = if need == Need::Vital { limit } else { self.meter.limit() };
+        let (limit, most) = match need {
+            Need::Vital => {
+                let limit = self.meter.vital_limit.load(Ordering::Acquire);
+                (limit, limit)
+            }
+            Need::Work | Need::Log => (self.meter.limit.load(Ordering::Acquire), self.meter.limit()),
+        };
         let within = |all: u64| all.checked_add(more).filter(|&all| all <= most);
         let raise = || self.meter.all.fetch_update(Ordering::AcqRel, Ordering::Acquire, within);
         let mut raised = raise();
@@ -215,8 +228,9 @@ impl Metered {
         let (all, limit, ballast_chosen) = (Arc::<AtomicU64>::default(), limits.bytes, limits.ballast_bytes);
         let ballast_bytes = ballast_most(ballast_chosen, limit, disk_bytes);
         let ballast = Ballast::new(files.clone(), ballast_path, ballast_bytes, all.clone());
-        let limit = AtomicU64::new(limit);
-        let meter = Arc::new(Meter { all, limit, need: limits.need, ballast, ballast_chosen, disk_bytes });
+        let (limit, vital_limit) = (AtomicU64::new(limit), AtomicU64::new(limit));
+        let need = limits.need;
+        let meter = Arc::new(Meter { all, limit, vital_limit, need, ballast, ballast_chosen, disk_bytes });
         let mut charges = HashMap::new();
         for entry in files.list(dir)? {
             let path = dir.join(&entry.name);
@@ -805,5 +819,24 @@ mod tests {
         assert_eq!(set(2 << 20), (128 * KIB, 128 * KIB));
         assert_eq!(set(16 << 20), (128 * KIB, 1024 * KIB));
         assert_eq!(set(1 << 40), (1024 * KIB, 1024 * KIB));
+    }
+
+    /// Goal: of a limit that is about to rise, only vital files have what is more.
+    #[test]
+    fn a_limit_that_is_about_to_rise_is_that_of_vital_files() {
+        let disk = SimDisk::new();
+        let (files, meter) = with_ballast(&disk, 1 << 20, 0);
+        let create = |name: &str| files.create(&Path::new("/store").join(name)).unwrap();
+        let (work, vital) = (create("table"), create("manifest"));
+        let blocks = |bytes: u64| bytes / 4096;
+        assert_eq!((fill(&*work), fill(&*vital)), (blocks((1 << 20) - RESERVE_BYTES), blocks(RESERVE_BYTES)));
+        meter.set_vital_limit(2 << 20);
+        assert_eq!((fill(&*work), meter.limit()), (blocks((1 << 20) - RESERVE_BYTES), (1 << 20) - RESERVE_BYTES));
+        assert_eq!(fill(&*vital), blocks((1 << 20) + RESERVE_BYTES));
+        vital.truncate(RESERVE_BYTES).unwrap();
+        meter.set_limit(1 << 20);
+        assert_eq!(fill(&*vital), blocks(RESERVE_BYTES));
+        meter.set_limit(2 << 20);
+        assert_eq!(fill(&*work), blocks((2 << 20) - 2 * RESERVE_BYTES));
     }
 }

@@ -176,18 +176,22 @@ impl BlockCache {
         self.budget.limit_bytes()
     }
 
-    /// Keeps so much from now on: of everything where that is limited, else of blocks and values.
-    ///
     /// # Errors
     /// `InvalidArgument`: it was made to keep nothing, and has no memory to keep anything in.
-    pub(crate) fn set_bytes(&self, bytes: u64) -> Result<()> {
-        let Some(blocks) = &self.blocks else {
-            let reason = "a cache of 0 bytes cannot become larger; close the store and open it with one";
-            return Err(Error::invalid_argument(reason));
-        };
-        self.budget.set_bytes(bytes, |capacity_bytes| blocks.set_capacity(capacity_bytes));
-        self.make_room();
-        Ok(())
+    pub(crate) fn check_may_change(&self) -> Result<()> {
+        if self.blocks.is_some() {
+            return Ok(());
+        }
+        let reason = "a cache of 0 bytes cannot become larger; close the store and open it with one";
+        Err(Error::invalid_argument(reason))
+    }
+
+    /// Keeps so much from now on, if it [may](Self::check_may_change): of everything where that is limited, else of blocks and values.
+    pub(crate) fn set_bytes(&self, bytes: u64) {
+        if let Some(blocks) = &self.blocks {
+            self.budget.set_bytes(bytes, |capacity_bytes| blocks.set_capacity(capacity_bytes));
+            self.make_room();
+        }
     }
 
     /// `store` is told from now on when the limit becomes another ([`tell_followers`](Self::tell_followers)).

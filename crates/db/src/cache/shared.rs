@@ -60,7 +60,8 @@ impl Cache {
         } else {
             check_cache_bytes(bytes)?
         }
-        self.0.set_bytes(bytes)?;
+        self.0.check_may_change()?;
+        self.0.set_bytes(bytes);
         self.0.tell_followers();
         Ok(())
     }

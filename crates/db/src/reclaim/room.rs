@@ -497,16 +497,20 @@ impl Store {
         }
     }
 
-    /// Makes it `wanted` bytes that all files may take up, 0 for no limit, in place of `known`.
+    /// All files may soon take up `wanted` bytes, 0 for no limit, in place of `known`: [`set_disk_limit`](Self::set_disk_limit) makes it that, or what it was. Until then, of what is
+    /// more only what says so may be written, and nobody has what is less.
     ///
     /// # Errors
     /// `InvalidArgument`: less, and writes would have no room any more; it is as before.
-    pub(crate) fn limit_disk(&self, known: u64, wanted: u64, installer: &Installer) -> Result<()> {
-        if known == wanted {
+    pub(crate) fn begin_disk_limit(&self, known: u64, wanted: u64, installer: &Installer) -> Result<()> {
+        if limit_of(wanted) >= limit_of(known) {
+            if let Some(meter) = &self.room.meter {
+                meter.set_vital_limit(limit_of(wanted));
+            }
             return Ok(());
         }
         let left = self.set_disk_limit(wanted, installer);
-        if limit_of(wanted) >= limit_of(known) || left > 0 {
+        if left > 0 {
             return Ok(());
         }
         self.set_disk_limit(known, installer);
@@ -518,7 +522,7 @@ impl Store {
         Err(Error::invalid_argument(reason))
     }
 
-    /// The same, whatever it leaves: that is returned.
+    /// Makes it so many bytes that all files may take up, whatever that leaves: which is returned.
     pub(crate) fn set_disk_limit(&self, max_disk_bytes: u64, installer: &Installer) -> i64 {
         let _alone = self.room.look();
         if let Some(meter) = &self.room.meter {
