@@ -1,6 +1,7 @@
 //! Check: reads every byte and says what is wrong, going on after each damage.
 //!
-//! - C1: every byte of a data file is its head, a record that holds, or damage.
+//! - C1: every byte of a data file is its head, a record that holds, or damage. So is what lies behind the end of a sealed one, but for zeroes:
+//!   a power loss may bring back what was preallocated, if all records were durable before the file was cut.
 //! - C2: every record is in the directory, or dead in the ledger, or a deletion: exactly one of them. So nothing drifts (B10).
 //! - C3: hint and manifest say what the data file says. A hint may be missing: it was written for speed, and says nothing more. One that is there
 //!   is whole: it had no name before.
@@ -99,6 +100,11 @@ impl Store {
         check.live_records += live;
         // One that was sealed meanwhile may have got more before.
         let is_whole = file.is_sealed() && file.end() == *end;
+        let len = if is_whole { file.len()? } else { *end };
+        if len > *end && !file.is_zero_from(*end)? {
+            let reason = format!("{} bytes that are not the file's lie behind its end; run a repair", len - end);
+            check.errors.push(Error::corruption(&file.path, *end, reason));
+        }
         if is_whole && records != file.record_count() && !file.is_damaged() {
             let reason = format!("{records} records are in the file, {} should be", file.record_count());
             check.errors.push(Error::corruption(&file.path, 0, reason));

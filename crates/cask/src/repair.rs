@@ -12,13 +12,15 @@
 //!   are none if records follow. Nor are they before the place up to which the manifest says that an open one is durable.
 //! - P7: a file is what its head says, whatever its name is (`names`), and gets its name again. What is not the store's is put aside. No file takes
 //!   the place of another.
+//! - P8: what lies behind the end of a file is none of it. Zeroes are what was preallocated, and may stay; because of anything else the file is
+//!   copied without it and put aside whole.
 //!
 //! Of each key the highest version wins, as in every open. Order: new files and hints, directory sync, names of what is put aside, then
 //! of the others, directory sync, manifest; a repair that is interrupted can be run again.
 
 mod names;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use esker_env::{AppendFile, Env};
@@ -28,6 +30,7 @@ use esker_format::cask::hint::Footer;
 use esker_format::cask::manifest::{File, FileState, Manifest};
 use esker_format::cask::record::Record;
 use esker_format::cask::{FileName, FileNumber};
+use esker_format::zeroes::is_zero;
 use esker_log::distrust;
 
 use self::names::{Named, Role};
@@ -42,7 +45,7 @@ pub struct CaskRepair {
     pub files: u64,
     /// Their records.
     pub records: u64,
-    /// Data files that were copied without what was damaged, and are put aside.
+    /// Data files that were copied without what was damaged, or lay behind their end, and are put aside.
     pub put_aside: Vec<PathBuf>,
     /// Data files that had another name than their heads say, and the names that they have now: nothing is lost of them.
     pub renamed: Vec<(PathBuf, PathBuf)>,
@@ -230,16 +233,19 @@ impl Repair<'_> {
         }
         // A deletion of a version up to this, written later, would be taken for one that hides nothing in the file.
         self.version_max = self.version_max.max(clean_as_of);
-        let state = self.state(number, salt, hint);
+        let state = self.state(number, salt, hint, raw);
         let Measured { records, damaged_bytes, end, is_whole, .. } = self.measure(raw, salt, state);
         let sealed = |data_bytes, record_count| FileState::Sealed { data_bytes, record_count };
-        if is_whole && !head_is_bad {
-            if self.known(number).is_none_or(|file| file.state.is_open()) {
-                self.make_durable(&path, raw.len() as u64)?;
-            }
-            let raw = usize::try_from(end).ok().and_then(|end| raw.get(..end)).unwrap_or(raw);
+        let (whole, behind) = usize::try_from(end).ok().and_then(|end| raw.split_at_checked(end)).unwrap_or((raw, &[]));
+        // P8.
+        if is_whole && is_zero(behind) && !head_is_bad {
             if !self.is_dry {
-                write_hint(&*self.env.files, self.dir, number, salt, raw)?;
+                write_hint(&*self.env.files, self.dir, number, salt, whole)?;
+            }
+            // Nothing is looked at any more that may be cut off.
+            drop((mapping, file));
+            if self.known(number).is_none_or(|file| file.state.is_open()) {
+                self.make_durable(&path, end)?;
             }
             self.files.push(File { number, state: sealed(end, records), salt, clean_as_of });
             if named.name != number {
@@ -253,27 +259,29 @@ impl Repair<'_> {
         }
         if records > 0 {
             // Who knows what the damage hid: nothing is proven of the copy.
-            let whole = usize::try_from(end).ok().and_then(|end| raw.get(..end)).unwrap_or(raw);
             let copy = self.copy(whole, salt)?;
             self.files.push(File { clean_as_of: 0, ..copy });
         }
         self.put_aside(named.name, number, damaged_bytes)
     }
 
-    /// P5. The file keeps its length: what lies behind its last record is not known to be nothing.
-    fn make_durable(&self, path: &Path, len: u64) -> Result<()> {
+    /// P5. Of the file, so much counts; zeroes may follow.
+    fn make_durable(&self, path: &Path, end: u64) -> Result<()> {
         let fs = &*self.env.files;
         if self.is_dry {
             return Ok(());
         }
         if self.is_warned {
-            return distrust::write_anew(fs, path);
+            distrust::write_anew(fs, path)?;
         }
-        match fs.reopen(path, len) {
-            Ok(file) => self.sync(&*file),
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => distrust::write_anew(fs, path),
-            Err(error) => Err(error.into()),
-        }
+        let reopened = match fs.reopen(path, end) {
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                distrust::write_anew(fs, path)?;
+                fs.reopen(path, end)
+            }
+            reopened => reopened,
+        };
+        self.sync(&*reopened?)
     }
 
     /// Makes a data file durable, or warns whoever comes next.
@@ -329,9 +337,12 @@ impl Repair<'_> {
         }
     }
 
-    /// How a file is known to have ended.
-    fn state(&self, number: FileNumber, salt: u32, hint: Option<Footer>) -> Option<FileState> {
-        let hint = hint.filter(|hint| hint.salt == salt);
+    /// How a file is known to have ended. Who dies between a hint and the manifest leaves the hint to a file that may go on: then it says nothing.
+    fn state(&self, number: FileNumber, salt: u32, hint: Option<Footer>, raw: &[u8]) -> Option<FileState> {
+        let has_grown = |end: u64| {
+            raw.len() as u64 > end && records_behind(raw, salt, end.saturating_sub(1)).is_some_and(|(to, _)| to > end)
+        };
+        let hint = hint.filter(|hint| hint.salt == salt && !has_grown(hint.data_bytes));
         let sealed = hint.map(|Footer { data_bytes, record_count, .. }| FileState::Sealed { data_bytes, record_count });
         self.known(number).map(|known| known.state).or(sealed)
     }
@@ -394,7 +405,7 @@ impl Repair<'_> {
         }
     }
 
-    /// The file's sound records in a new file.
+    /// The file's sound records in a new file, each once: where nobody knows the end of a file, a copy of it may lie behind.
     fn copy(&mut self, raw: &[u8], salt: u32) -> Result<File> {
         let number = self.new_number()?;
         let mut new_salt = [0; 4];
@@ -402,15 +413,15 @@ impl Repair<'_> {
         let new_salt = u32::from_le_bytes(new_salt);
         let mut out = DataFileHeader { number, salt: new_salt, clean_as_of: 0 }.encode();
         let mut walk = Walk::new(raw, salt);
-        let mut record_count = 0;
+        let (mut record_count, mut seen) = (0, HashSet::new());
         loop {
             match walk.step() {
-                Step::Record { record, .. } => {
+                Step::Record { record, .. } if seen.insert((record.version, record.is_tombstone)) => {
                     record_count += 1;
                     let copy = Record { is_continued: false, ..record };
                     copy.encode(new_salt, &mut out).map_err(|error| crate::batch::too_large(&error))?;
                 }
-                Step::Damage(_) => {}
+                Step::Record { .. } | Step::Damage(_) => {}
                 Step::End { .. } => break,
             }
         }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use esker::env::sim::{Fault, SimDisk, Survivors};
-use esker::{Cask, CaskOptions, CaskWriteOptions, ErrorKind};
+use esker::env::Env;
+use esker::env::sim::{Fault, SeededEntropy, SimDisk, Survivors};
+use esker::{Cask, CaskCheck, CaskOptions, CaskWriteOptions, ErrorKind};
 use esker_format::cask::record::VERSION_MAX;
 use esker_format::checksum::crc32c;
 use esker_torture::hooked::Meanwhile;
@@ -212,6 +214,107 @@ fn damage_of_a_sealed_file_costs_what_it_touches() {
             assert!(contents(&cask) == expected, "{what}: {} of {} are there", cask.len(), expected.len());
         }
     }
+}
+
+/// Goal: what somebody has put behind the end of a file that was sealed is told, costs no record, and none is there twice; a repair keeps it
+/// aside, and no file that it leaves has such. No open takes it for anything. Zeroes are nothing.
+/// Method: rubbish, zeroes, the file once more, another store's, or its own records alone; with the manifest, hints alone, data files alone.
+#[test]
+fn what_lies_behind_the_end_of_a_sealed_file_is_told_and_put_aside() {
+    let (disk, all) = sealed_store();
+    let path = Path::new("/store/000002.data");
+    let raw = disk.file_bytes(path).unwrap();
+    let foreign = {
+        let env = Env { entropy: Arc::new(SeededEntropy::new(7)), ..SimDisk::new().env() };
+        let cask = Cask::open_with_env("/other", options(), env.clone()).unwrap();
+        cask.put("foreign", "value").unwrap();
+        cask.close().unwrap();
+        env.files.read(Path::new("/other/000001.data")).unwrap()
+    };
+    let records = raw[32..].to_vec();
+    let tails = [vec![0xab; 100], vec![0; 700], raw.clone(), foreign, records, vec![7]];
+    for (index, tail) in tails.into_iter().enumerate() {
+        for left in Left::ALL {
+            let what = format!("tail {index}, left: {left:?}");
+            let disk = disk.after_process_death();
+            let longer = [&raw[..], &tail].concat();
+            disk.overwrite(path, longer.clone());
+            let opened = disk.after_process_death();
+            let (cask, check) = checked(&opened);
+            let errors: Vec<_> = check.errors.iter().map(|error| (error.path(), error.offset())).collect();
+            // A power loss leaves these, where a file was preallocated.
+            let is_zeroes = tail.iter().all(|&byte| byte == 0);
+            let told = if is_zeroes { vec![] } else { vec![(Some(path), Some(raw.len() as u64))] };
+            assert_eq!(errors, told, "{what}");
+            assert!(contents(&cask) == all && check.records == all.len() as u64, "{what}: {check:?}");
+            left.spare(&disk);
+            let report = Cask::repair_with_env("/store", &disk.env()).unwrap();
+            let is_longer_whole = left != Left::Everything && index == 4;
+            let aside = Path::new("/store/000002.damaged");
+            if is_zeroes {
+                let kept = if left == Left::Everything { &longer } else { &raw };
+                assert!(report.put_aside.is_empty() && disk.file_bytes(path).unwrap() == *kept, "{what}: {report:?}");
+            } else if is_longer_whole {
+                assert!(report.put_aside.is_empty() && disk.file_bytes(path).unwrap() == longer, "{what}: {report:?}");
+            } else {
+                assert!(report.put_aside == [aside] && disk.file_bytes(aside).unwrap() == longer, "{what}: {report:?}");
+                assert_eq!(report.records, all.len() as u64, "{what}");
+            }
+            let is_loss = report.damaged_keys.len() + report.missing.len() + report.strangers.len();
+            assert!(is_loss == 0 && (left != Left::Everything || report.damaged_bytes == 0), "{what}: {report:?}");
+            let (cask, check) = checked(&disk);
+            assert!(check.errors.is_empty() && contents(&cask) == all, "{what}: {check:?}");
+        }
+    }
+}
+
+fn checked(disk: &SimDisk) -> (Cask, CaskCheck) {
+    let cask = open(disk);
+    let check = cask.check(&mut |_| {}).unwrap();
+    (cask, check)
+}
+
+/// Goal: a hint that was written for a file's end says nothing of it once the file has gone on: what came later is not lost with the manifest.
+/// Method: the owner dies at each operation of a compaction, which ends a file that has room; the next one writes more into it.
+#[test]
+fn a_hint_that_its_file_has_outgrown_costs_no_record() {
+    let begin = || {
+        let disk = SimDisk::new();
+        let cask = open(&disk);
+        for n in 0..3u8 {
+            cask.put([n], [n; 300]).unwrap();
+        }
+        (disk, cask)
+    };
+    let (healthy, cask) = begin();
+    let before = healthy.op_count();
+    cask.compact().unwrap();
+    let mut outgrown = 0;
+    for n in before..healthy.op_count() {
+        let (disk, cask) = begin();
+        disk.die_after(n);
+        let _ = cask.compact();
+        std::mem::forget(cask);
+        let disk = disk.after_process_death();
+        let cask = open(&disk);
+        for n in 3..5u8 {
+            cask.put([n], [n; 300]).unwrap();
+        }
+        cask.sync().unwrap();
+        let all = contents(&cask);
+        std::mem::forget(cask);
+        let disk = disk.after_process_death();
+        outgrown += usize::from(disk.paths().iter().any(|path| path.extension().is_some_and(|end| end == "hint")));
+        disk.env().files.remove(Path::new("/store/MANIFEST")).unwrap();
+        Cask::repair_with_env("/store", &disk.env()).unwrap();
+        let (cask, check) = checked(&disk);
+        assert!(
+            contents(&cask) == all && check.errors.is_empty(),
+            "operation {n}: {:?} {check:?}",
+            contents(&cask).keys()
+        );
+    }
+    assert!(outgrown > 0);
 }
 
 /// Goal: of a file that was open, a repair takes no more than an open would: what lies behind a hole may be half of a batch. But it says

@@ -25,6 +25,7 @@ use std::sync::{Arc, OnceLock};
 use esker_env::{Access, Mapping, ReadFile, Window};
 use esker_format::cask::record::{self, HEAD_BYTES, Record};
 use esker_format::cask::{FileNumber, manifest};
+use esker_format::zeroes::is_zero;
 use parking_lot::Mutex;
 
 pub(crate) use active::ActiveFile;
@@ -317,6 +318,24 @@ impl DataFile {
         let mut buffer = buffer_of(range.end - range.start)?;
         self.reader.read_exact_at(range.start, &mut buffer)?;
         Ok(buffer)
+    }
+
+    /// How long the file is, whatever of it counts.
+    pub(crate) fn len(&self) -> Result<u64> {
+        Ok(self.reader.len()?)
+    }
+
+    /// Whether nothing but zeroes lies behind `offset`.
+    pub(crate) fn is_zero_from(&self, mut offset: u64) -> Result<bool> {
+        const PIECE_BYTES: usize = 64 << 10;
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            let count = self.reader.read_at(offset, &mut piece)?;
+            match piece.get(..count) {
+                Some(read) if count > 0 && is_zero(read) => offset += count as u64,
+                read => return Ok(read.is_none_or(<[u8]>::is_empty)),
+            }
+        }
     }
 
     /// How it is about to be read. A hint.
