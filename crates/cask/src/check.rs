@@ -9,9 +9,13 @@
 //! Cost: one sequential read of every file, and one look-up for each record. Writes and merges go on meanwhile; what they add
 //! is not checked.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use esker_env::DirEntry;
 use esker_format::cask::hint::{Block, Footer};
+use esker_format::cask::manifest::Manifest;
 use esker_format::cask::record::{FIRST_OFFSET, Record};
 use esker_format::cask::{FileName, data_file::DataFileHeader};
 
@@ -48,6 +52,9 @@ pub struct CaskCheck {
     pub bytes: u64,
     /// Damage, with path and offset. Empty: the store is sound.
     pub errors: Vec<Error>,
+    /// Data files of the directory that nothing names, and their sizes in bytes: work under way when the check looked, what a crash has left, or what
+    /// somebody has put there. The next open for writing removes them; a repair puts aside what is not the store's.
+    pub orphans: Vec<(PathBuf, u64)>,
 }
 
 /// A data file, its end and how much of it was dead when the check began.
@@ -57,6 +64,8 @@ impl Store {
     pub(crate) fn check(&self, progress: &mut dyn FnMut(CaskCheckProgress)) -> Result<CaskCheck> {
         self.check_open()?;
         let mut check = CaskCheck::default();
+        // Before it is asked what is named: what comes meanwhile is not in it, and what goes has lost its name first.
+        let entries = self.env.files.list(&self.dir)?;
         let extents = self.extents();
         let bytes_total = extents.iter().map(|(_, end, _)| *end).sum();
         for extent in &extents {
@@ -66,10 +75,31 @@ impl Store {
             check.bytes += extent.1;
             progress(CaskCheckProgress { bytes_done: check.bytes, bytes_total });
         }
-        if let Err(error) = crate::manifest::read(&*self.env.files, &self.dir) {
-            check.errors.push(error);
+        match crate::manifest::read(&*self.env.files, &self.dir) {
+            Ok(manifest) => check.orphans = self.orphans(&entries, &extents, manifest.as_ref()),
+            Err(error) => check.errors.push(error),
         }
         Ok(check)
+    }
+
+    /// Neither the store knows them nor the `manifest`, which is whoever's writes the store.
+    fn orphans(&self, entries: &[DirEntry], known: &[Extent], manifest: Option<&Manifest>) -> Vec<(PathBuf, u64)> {
+        let mut named: BTreeSet<_> = known.iter().map(|(file, ..)| file.number).collect();
+        named.extend(manifest.iter().flat_map(|manifest| &manifest.files).map(|file| file.number));
+        let data_files = entries.iter().filter_map(|entry| match FileName::parse(&entry.name) {
+            Some(FileName::Data(number)) => Some(number),
+            _ => None,
+        });
+        let paths =
+            data_files.filter(|number| !named.contains(number)).map(|number| self.path_of(FileName::Data(number)));
+        let sized = |path: PathBuf| match self.env.files.metadata(&path) {
+            Ok(metadata) => Some((path, metadata.len)),
+            // Gone since.
+            Err(_) => None,
+        };
+        let mut orphans: Vec<_> = paths.filter_map(sized).collect();
+        orphans.sort_unstable();
+        orphans
     }
 
     fn check_data(&self, (file, end, dead_len): &Extent, check: &mut CaskCheck) -> Result<()> {

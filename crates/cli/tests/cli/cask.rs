@@ -301,6 +301,39 @@ fn a_store_without_its_manifest_is_damaged() {
     place.run("check", NONE).done();
 }
 
+/// Goal: what the next open for writing would remove is told before, with its size, and is no damage.
+#[test]
+fn a_check_tells_of_data_files_that_nothing_names() {
+    let place = loaded();
+    let [file] = &place.files(".data")[..] else { panic!("{:?}", place.files(".data")) };
+    assert_eq!(place.run("check", ["--json"]).done().json()["orphans"], serde_json::json!([]));
+    let orphan = place.store().join("000777.data");
+    std::fs::write(&orphan, [&std::fs::read(file).unwrap()[..], &[7; 10]].concat()).unwrap();
+    let bytes = std::fs::metadata(&orphan).unwrap().len();
+    let told = place.run("check", NONE).done();
+    let path = orphan.to_str().unwrap();
+    assert!(told.text().contains(&format!("nothing names {path}, of ")), "{}", told.text());
+    assert!(told.text().ends_with("no damage\n"), "{}", told.text());
+    let told = place.run("check", ["--json"]).done().json();
+    assert_eq!(told["orphans"], serde_json::json!([{"path": path, "bytes": bytes}]));
+}
+
+/// Goal: what lies behind the end of a file is told as damage there, and a repair mends it.
+#[test]
+fn a_check_tells_of_what_lies_behind_the_end_of_a_file() {
+    let place = loaded();
+    place.run("compact", NONE).done();
+    let [file] = &place.files(".data")[..] else { panic!("{:?}", place.files(".data")) };
+    let raw = std::fs::read(file).unwrap();
+    std::fs::write(file, raw.repeat(2)).unwrap();
+    let told = place.run("check", ["--json"]).no().json();
+    assert_eq!(told["errors"][0]["offset"], raw.len());
+    assert!(place.run("check", NONE).no().text().contains("lie behind its end"));
+    assert!(place.run("repair", NONE).done().text().contains("put aside: "));
+    assert!(place.run("check", NONE).done().text().contains("no damage"));
+    assert_eq!(place.run("get", ["lake"]).done().out, b"water");
+}
+
 #[test]
 fn a_check_says_what_a_repair_would_do_with_files_that_were_mixed_up() {
     let place = loaded();

@@ -1,6 +1,6 @@
 //! What a check of a Cask read, and what it found wrong.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use esker::{Cask, CaskCheck, CaskDamage, CaskOptions, CaskRecovery, CaskRepair, Error, ErrorKind};
 use serde_json::{Value, json};
@@ -71,6 +71,10 @@ fn print_text(
     for error in &check.errors {
         out.line(one_line(&error.to_string()))?;
     }
+    for (path, bytes) in &check.orphans {
+        // Work of whoever has the store open, or left by a crash, or put there: the next open for writing removes it.
+        out.line(format_args!("nothing names {}, of {}", path_text(path), Bytes(*bytes)))?;
+    }
     if !recovery.damaged_keys.is_empty() {
         let keys = plural(recovery.damaged_keys.len() as u64, "key", "keys");
         out.line(format_args!("reads of {keys} fail until they are written anew, as their newest record is damaged"))?;
@@ -110,8 +114,13 @@ fn print_json(
         "bytes": check.bytes,
         "torn_files": recovery.torn_files.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
         "damaged_keys": recovery.damaged_keys.iter().map(|key| hex(key)).collect::<Vec<_>>(),
+        "orphans": check.orphans.iter().map(orphan_object).collect::<Vec<Value>>(),
         "repair": outlook,
         "damaged": !check.errors.is_empty(),
         "errors": check.errors.iter().map(error_object).collect::<Vec<Value>>(),
     }))
+}
+
+fn orphan_object((path, bytes): &(PathBuf, u64)) -> Value {
+    json!({"path": path.to_string_lossy(), "bytes": bytes})
 }
