@@ -21,9 +21,11 @@
 mod names;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use esker_env::{AppendFile, Env};
+use esker_env::{AppendFile, Env, Mapping};
 use esker_format::DecodeErrorKind;
 use esker_format::cask::data_file::{DataFileHeader, HEADER_BYTES};
 use esker_format::cask::hint::Footer;
@@ -117,7 +119,11 @@ fn mend(dir: &Path, env: &Env, is_dry: bool) -> Result<CaskRepair> {
         _ => None,
     });
     let files = names.map(|name| read_head(dir, env, name)).collect::<Result<Vec<_>>>()?;
-    let roles = names::roles(&files, known.as_ref());
+    let mut roles = names::roles(&files, known.as_ref());
+    if let Some(known) = &known {
+        let bears_out = |file: Named, salt| Ok(has_records(&Raw::read(dir, env, file.name)?, salt));
+        names::find_headless(&files, &mut roles, known, bears_out)?;
+    }
     let numbers = roles.iter().filter_map(|role| match role {
         Role::Is(number) => Some(*number),
         _ => None,
@@ -213,16 +219,8 @@ impl Repair<'_> {
     /// Takes a file for that of `number`.
     fn take(&mut self, named: Named, number: FileNumber) -> Result<()> {
         let path = self.path_of(named.name);
-        let file = self.env.files.open(&path)?;
-        let mapping = file.map().unwrap_or_default();
-        let read;
-        let raw = match &mapping {
-            Some(mapping) => mapping.bytes(),
-            None => {
-                read = self.env.files.read(&path)?;
-                &read
-            }
-        };
+        let contents = Raw::read(self.dir, self.env, named.name)?;
+        let raw = &*contents;
         let hint = self.hinted(number)?;
         let Some((salt, clean_as_of, head_is_bad)) = self.identity(named, number, hint) else {
             return self.put_aside(named.name, number, raw.len() as u64);
@@ -243,7 +241,7 @@ impl Repair<'_> {
                 write_hint(&*self.env.files, self.dir, number, salt, whole)?;
             }
             // Nothing is looked at any more that may be cut off.
-            drop((mapping, file));
+            drop(contents);
             if self.known(number).is_none_or(|file| file.state.is_open()) {
                 self.make_durable(&path, end)?;
             }
@@ -477,6 +475,33 @@ impl Repair<'_> {
             distrust::trust_again(fs, self.dir)?;
         }
         Ok(self.report)
+    }
+}
+
+/// All bytes of a data file.
+enum Raw {
+    Mapped(Arc<dyn Mapping>),
+    Read(Vec<u8>),
+}
+
+impl Raw {
+    fn read(dir: &Path, env: &Env, name: FileNumber) -> Result<Self> {
+        let path = dir.join(FileName::Data(name).name());
+        match env.files.open(&path)?.map().unwrap_or_default() {
+            Some(mapping) => Ok(Self::Mapped(mapping)),
+            None => Ok(Self::Read(env.files.read(&path)?)),
+        }
+    }
+}
+
+impl Deref for Raw {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(mapping) => mapping.bytes(),
+            Self::Read(raw) => raw,
+        }
     }
 }
 

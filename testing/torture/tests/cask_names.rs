@@ -1,6 +1,6 @@
 //! Repairs of a Cask whose data files have names that are not theirs: what a file is, its head says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -300,6 +300,47 @@ fn a_file_that_nothing_tells_is_put_aside() {
         assert_eq!((done.put_aside, done.renamed.len()), (vec![aside(name)], 1), "{what}");
         verify(&disk, &all, &what);
         assert!(disk.file_bytes(&aside(name)).unwrap() == raw, "{what}");
+    }
+}
+
+/// Goal: a file that has another name and no head either is known by its records, if the manifest knows their salt: none is lost.
+/// Method: one has an unused number, or another's, which is gone, or two have each other's.
+#[test]
+fn a_file_without_name_and_head_is_known_by_its_records() {
+    for is_sealed in [true, false] {
+        let (healthy, files, all) = store(b's', is_sealed);
+        let (first, gone, last) = (files[0], files[3], files[files.len() - 1]);
+        for (names, is_lost) in [
+            (vec![(first, 1)], false),
+            (vec![(last, FAR)], false),
+            (vec![(first, last), (last, first)], false),
+            (vec![(first, gone)], true),
+        ] {
+            let what = format!("sealed: {is_sealed}, {names:?}");
+            let disk = healthy.after_process_death();
+            let raw_gone = disk.file_bytes(&data(gone)).unwrap();
+            let mut moved = Vec::new();
+            for (own, _) in &names {
+                let mut raw = disk.file_bytes(&data(*own)).unwrap();
+                raw[..32].fill(7);
+                disk.env().files.remove(&data(*own)).unwrap();
+                moved.push(raw);
+            }
+            for ((_, name), raw) in names.iter().zip(&moved) {
+                put_file(&disk, &data(*name), raw.clone());
+            }
+            let done = repair(&disk, &what);
+            let asides: Vec<_> = names.iter().map(|(own, _)| aside(*own)).collect();
+            assert_eq!(done.put_aside.iter().collect::<BTreeSet<_>>(), asides.iter().collect(), "{what}: {done:?}");
+            for (path, raw) in asides.iter().zip(&moved) {
+                assert!(disk.file_bytes(path).unwrap() == *raw, "{what}");
+            }
+            assert_eq!(done.missing, if is_lost { vec![data(gone)] } else { vec![] }, "{what}");
+            assert_eq!((done.damaged_bytes, done.damaged_keys.len()), (0, 0), "{what}");
+            let is_kept = |entry: &(&Vec<u8>, &Vec<u8>)| !is_lost || !holds(&raw_gone, entry.0, entry.1);
+            let expected = all.iter().filter(is_kept).map(|(k, v)| (k.clone(), v.clone())).collect();
+            verify(&disk, &expected, &what);
+        }
     }
 }
 

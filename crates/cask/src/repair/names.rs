@@ -5,11 +5,12 @@
 //! - N2: of several that say the same, the one that has the name counts, else the one with the lowest.
 //! - N3: who cannot be told like this goes by the name, unless another has the number: a head may be damaged. What is found in the file by the
 //!   salt that the manifest knows has to bear it out.
-//! - N4: no rename goes to a name that is taken; a power loss keeps the changes of one name in their order. Where files have each other's names, one
+//! - N4: one without a head whose records its name does not bear out is the file of the manifest, of those that nobody else is, whose salt does.
+//! - N5: no rename goes to a name that is taken; a power loss keeps the changes of one name in their order. Where files have each other's names, one
 //!   of them has a name for the time being that no file ever had. Whoever dies meanwhile loses nothing: the head still says to the next
 //!   repair where it goes, and no open comes as far as to remove it, as a file that the manifest names is not there, or is another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use esker_format::cask::FileNumber;
 use esker_format::cask::data_file::DataFileHeader;
@@ -74,7 +75,63 @@ pub(super) fn roles(files: &[Named], known: Option<&Manifest>) -> Vec<Role> {
     files.iter().map(role).collect()
 }
 
-/// The order in which files get their names (N4), for those that have another's: from which to which. `spare` gives names that no file ever had.
+/// Looks for the records of files without a head under the salts of those that are missing (N4). `bears_out` says whether a file has records
+/// of a salt.
+///
+/// Cost: of each such file, one search through it for each file that is missing.
+pub(super) fn find_headless(
+    files: &[Named],
+    roles: &mut [Role],
+    known: &Manifest,
+    bears_out: impl Fn(Named, u32) -> Result<bool>,
+) -> Result<()> {
+    let salt_of = |number| known.files.iter().find(|file| file.number == number).map(|file| file.salt);
+    let mut stray = Vec::new();
+    let mut missing: BTreeMap<_, _> = known.files.iter().map(|file| (file.number, file.salt)).collect();
+    for (file, role) in files.iter().zip(&mut *roles) {
+        let is_stray = match *role {
+            Role::Is(number) if file.head.is_none() => match salt_of(number) {
+                Some(salt) => !bears_out(*file, salt)?,
+                None => true,
+            },
+            Role::Unknown => true,
+            _ => false,
+        };
+        match *role {
+            _ if is_stray => stray.push((*file, role)),
+            Role::Is(number) => drop(missing.remove(&number)),
+            _ => {}
+        }
+    }
+    let (mut unfound, mut found_numbers) = (Vec::new(), BTreeSet::new());
+    for (file, role) in stray {
+        let mut found = None;
+        for (number, salt) in &missing {
+            if found.is_none() && bears_out(file, *salt)? {
+                found = Some(*number);
+            }
+        }
+        match found {
+            Some(number) => {
+                missing.remove(&number);
+                found_numbers.insert(number);
+                *role = Role::Is(number);
+            }
+            None => unfound.push(role),
+        }
+    }
+    // What its name says of one counts, unless another turned out to be that.
+    for role in unfound {
+        if let Role::Is(number) = *role
+            && found_numbers.contains(&number)
+        {
+            *role = Role::Unknown;
+        }
+    }
+    Ok(())
+}
+
+/// The order in which files get their names (N5), for those that have another's: from which to which. `spare` gives names that no file ever had.
 pub(super) fn renames(
     mut misplaced: BTreeMap<FileNumber, FileNumber>,
     mut spare: impl FnMut() -> Result<FileNumber>,
@@ -156,6 +213,29 @@ mod tests {
             (vec![file(3, None), file(4, None), file(9, Some((3, 2)))], vec![Unknown, is(4), is(3)]),
         ] {
             assert_eq!(roles(&files, None), expected, "{files:?}");
+        }
+    }
+
+    /// Method: no file has a head; of each it is said whose salt bears it out.
+    #[test]
+    fn a_file_without_a_head_is_found_by_its_salt() {
+        use Role::{Stranger, Unknown};
+        for (files, salts, expected) in [
+            (vec![file(3, None), file(4, None)], vec![30, 40], vec![is(3), is(4)]),
+            (vec![file(3, None), file(4, None)], vec![40, 30], vec![is(4), is(3)]),
+            (vec![file(1, None), file(9, None)], vec![50, 30], vec![is(5), is(3)]),
+            // None is borne out, or there is one already; then the name counts, if it is free.
+            (vec![file(3, None), file(9, None)], vec![7, 7], vec![is(3), is(9)]),
+            (vec![file(3, None), file(6, None)], vec![7, 30], vec![Unknown, is(3)]),
+            (vec![file(1, None), file(3, Some((3, 30)))], vec![30, 30], vec![Unknown, is(3)]),
+            (vec![file(1, None), file(2, None)], vec![30, 30], vec![is(3), Unknown]),
+            // One with a head is what that says.
+            (vec![file(6, Some((7, 70))), file(7, None)], vec![30, 40], vec![Stranger, is(4)]),
+        ] {
+            let mut found = roles(&files, Some(&manifest()));
+            let salts: BTreeMap<_, _> = files.iter().map(|file| file.name).zip(salts).collect();
+            find_headless(&files, &mut found, &manifest(), |file, salt| Ok(salts[&file.name] == salt)).unwrap();
+            assert_eq!(found, expected, "{files:?}");
         }
     }
 
