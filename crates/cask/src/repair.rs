@@ -122,7 +122,7 @@ fn mend(dir: &Path, env: &Env, is_dry: bool) -> Result<CaskRepair> {
     let mut roles = names::roles(&files, known.as_ref());
     if let Some(known) = &known {
         let bears_out = |file: Named, salt| Ok(has_records(&Raw::read(dir, env, file.name)?, salt));
-        names::find_headless(&files, &mut roles, known, bears_out)?;
+        names::find_by_records(&files, &mut roles, known, bears_out)?;
     }
     let numbers = roles.iter().filter_map(|role| match role {
         Role::Is(number) => Some(*number),
@@ -225,10 +225,6 @@ impl Repair<'_> {
         let Some((salt, clean_as_of, head_is_bad)) = self.identity(named, number, hint) else {
             return self.put_aside(named.name, number, raw.len() as u64);
         };
-        if head_is_bad && named.head.is_some() && !has_records(raw, salt) {
-            self.report.missing.push(self.path_of(number));
-            return self.put_stranger_aside(named.name);
-        }
         // A deletion of a version up to this, written later, would be taken for one that hides nothing in the file.
         self.version_max = self.version_max.max(clean_as_of);
         let state = self.state(number, salt, hint, raw);

@@ -12,6 +12,7 @@ mod cask_crash;
 mod cask_damage;
 mod cask_faults;
 mod cask_full;
+mod cask_mess;
 mod cask_model;
 mod cask_names;
 mod cask_reopen;

@@ -4,8 +4,9 @@
 //!   what its file is.
 //! - N2: of several that say the same, the one that has the name counts, else the one with the lowest.
 //! - N3: who cannot be told like this goes by the name, unless another has the number: a head may be damaged. What is found in the file by the
-//!   salt that the manifest knows has to bear it out.
-//! - N4: one without a head whose records its name does not bear out is the file of the manifest, of those that nobody else is, whose salt does.
+//!   salt that the manifest knows has to bear it out, if there is a head that says something else.
+//! - N4: one whose head says nothing that is known, and whose name its records do not bear out, is the file of the manifest, of those that nobody
+//!   else is, whose salt does.
 //! - N5: no rename goes to a name that is taken; a power loss keeps the changes of one name in their order. Where files have each other's names, one
 //!   of them has a name for the time being that no file ever had. Whoever dies meanwhile loses nothing: the head still says to the next
 //!   repair where it goes, and no open comes as far as to remove it, as a file that the manifest names is not there, or is another.
@@ -75,27 +76,28 @@ pub(super) fn roles(files: &[Named], known: Option<&Manifest>) -> Vec<Role> {
     files.iter().map(role).collect()
 }
 
-/// Looks for the records of files without a head under the salts of those that are missing (N4). `bears_out` says whether a file has records
-/// of a salt.
+/// Looks for the records of files that have neither head nor name under the salts of those that are missing (N4). `bears_out` says whether a
+/// file has records of a salt.
 ///
 /// Cost: of each such file, one search through it for each file that is missing.
-pub(super) fn find_headless(
+pub(super) fn find_by_records(
     files: &[Named],
     roles: &mut [Role],
     known: &Manifest,
     bears_out: impl Fn(Named, u32) -> Result<bool>,
 ) -> Result<()> {
-    let salt_of = |number| known.files.iter().find(|file| file.number == number).map(|file| file.salt);
-    let mut stray = Vec::new();
     let mut missing: BTreeMap<_, _> = known.files.iter().map(|file| (file.number, file.salt)).collect();
+    let mut stray = Vec::new();
     for (file, role) in files.iter().zip(&mut *roles) {
         let is_stray = match *role {
-            Role::Is(number) if file.head.is_none() => match salt_of(number) {
-                Some(salt) => !bears_out(*file, salt)?,
-                None => true,
-            },
-            Role::Unknown => true,
-            _ => false,
+            Role::Is(number) => {
+                let salt = known.files.iter().find(|file| file.number == number).map(|file| file.salt);
+                let is_told =
+                    file.head.is_some_and(|head| salt.is_none_or(|salt| (number, salt) == (head.number, head.salt)));
+                !is_told && !salt.map(|salt| bears_out(*file, salt)).transpose()?.unwrap_or(false)
+            }
+            Role::Stranger | Role::Unknown => true,
+            Role::Dropped => false,
         };
         match *role {
             _ if is_stray => stray.push((*file, role)),
@@ -117,16 +119,16 @@ pub(super) fn find_headless(
                 found_numbers.insert(number);
                 *role = Role::Is(number);
             }
-            None => unfound.push(role),
+            None => unfound.push((file, role)),
         }
     }
-    // What its name says of one counts, unless another turned out to be that.
-    for role in unfound {
-        if let Role::Is(number) = *role
-            && found_numbers.contains(&number)
-        {
-            *role = Role::Unknown;
-        }
+    for (file, role) in unfound {
+        *role = match *role {
+            Role::Is(_) if file.head.is_some() => Role::Stranger,
+            // What its name says counts, unless another turned out to be that.
+            Role::Is(number) if found_numbers.contains(&number) => Role::Unknown,
+            role => role,
+        };
     }
     Ok(())
 }
@@ -216,7 +218,7 @@ mod tests {
         }
     }
 
-    /// Method: no file has a head; of each it is said whose salt bears it out.
+    /// Method: of each file it is said which salt its records have.
     #[test]
     fn a_file_without_a_head_is_found_by_its_salt() {
         use Role::{Stranger, Unknown};
@@ -229,12 +231,16 @@ mod tests {
             (vec![file(3, None), file(6, None)], vec![7, 30], vec![Unknown, is(3)]),
             (vec![file(1, None), file(3, Some((3, 30)))], vec![30, 30], vec![Unknown, is(3)]),
             (vec![file(1, None), file(2, None)], vec![30, 30], vec![is(3), Unknown]),
-            // One with a head is what that says.
-            (vec![file(6, Some((7, 70))), file(7, None)], vec![30, 40], vec![Stranger, is(4)]),
+            // Heads that say what nobody knows, borne out or not.
+            (vec![file(3, Some((3, 31))), file(4, Some((7, 70)))], vec![30, 70], vec![is(3), Stranger]),
+            (vec![file(3, Some((3, 31))), file(9, None)], vec![31, 30], vec![Stranger, is(3)]),
+            (vec![file(6, Some((7, 70))), file(7, None)], vec![30, 40], vec![is(3), is(4)]),
+            // What a head says is not asked for again.
+            (vec![file(3, Some((3, 30))), file(8, Some((8, 80)))], vec![40, 50], vec![is(3), is(8)]),
         ] {
             let mut found = roles(&files, Some(&manifest()));
             let salts: BTreeMap<_, _> = files.iter().map(|file| file.name).zip(salts).collect();
-            find_headless(&files, &mut found, &manifest(), |file, salt| Ok(salts[&file.name] == salt)).unwrap();
+            find_by_records(&files, &mut found, &manifest(), |file, salt| Ok(salts[&file.name] == salt)).unwrap();
             assert_eq!(found, expected, "{files:?}");
         }
     }
