@@ -5,6 +5,7 @@
 //! - `manifest`: what is lost, rotten or cut there;
 //! - `logs`: what was logged once and has lost its number since;
 //! - `values`: values in blob files that are lost, and what was there before them;
+//! - `mess`: anything, several times;
 //! - `strangers`: tables under names that are not theirs;
 //! - `taken_in`: tables from outside, which have no time of their own;
 //! - `deaths`: repairs that die, or fail, and what is durable when one ends.
@@ -13,6 +14,7 @@ mod damage;
 mod deaths;
 mod logs;
 mod manifest;
+mod mess;
 mod strangers;
 mod taken_in;
 mod values;
