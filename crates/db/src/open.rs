@@ -20,6 +20,7 @@ mod pointers;
 mod prepared;
 mod replay;
 mod tables;
+mod too_old;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -435,6 +436,7 @@ fn read(
     let first_log = first_log(&recovered);
     listing.check_logs(&env, dir, &in_file, first_log, logs_dir(dir, &options, &env)?.as_deref())?;
     prepared::refuse(&env, dir, listing.logs_kept_before(first_log, recovered.log_number_min, in_file.allows_2pc))?;
+    sieve.pass(too_old::refuse(&env, dir, &listing, &recovered))?;
     let cache = before.cache.clone();
     let db_id = if recovered.db_id.is_empty() { listing.identity(&env, dir)? } else { recovered.db_id.clone() };
     let next_file = recovered.next_file_number.max(listing.highest_number + 1);

@@ -3,6 +3,7 @@
 //!
 //! - `damage`: a bit of any file, or all of it, and none;
 //! - `manifest`: what is lost, rotten or cut there;
+//! - `other_manifests`: those of another store, or of an earlier moment;
 //! - `logs`: what was logged once and has lost its number since;
 //! - `values`: values in blob files that are lost, and what was there before them;
 //! - `mess`: anything, several times;
@@ -15,6 +16,7 @@ mod deaths;
 mod logs;
 mod manifest;
 mod mess;
+mod other_manifests;
 mod strangers;
 mod taken_in;
 mod values;
