@@ -53,6 +53,7 @@ mod raft_flights;
 mod raft_forks;
 mod raft_full;
 mod raft_model;
+mod raft_names;
 mod raft_purging;
 mod raft_threads;
 mod reads;

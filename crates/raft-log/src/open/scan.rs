@@ -142,14 +142,18 @@ pub(crate) struct How {
     pub(crate) entries: bool,
     /// Whether the file may have had another life: what did not reach the disk of it is not zeroes then.
     pub(crate) may_be_recycled: bool,
+    /// The first file of the queue: of what is recycled, no file with its earlier number is there.
+    pub(crate) first: u64,
     pub(crate) beside: Beside,
 }
 
 impl How {
     /// For a file of a queue with `first` and `last` files: the first number that there was is only there while no file was given up.
     pub(crate) fn of(found: &Found, queue: &[Found], workers: usize, beside: Beside) -> Self {
-        let may_be_recycled = queue.first().is_none_or(|first| first.id.sequence != FIRST_SEQUENCE);
-        Self { workers, entries: queue.last().is_some_and(|last| last.id == found.id), may_be_recycled, beside }
+        let first = queue.first().map_or(found.id, |first| first.id).sequence;
+        let (entries, may_be_recycled) =
+            (queue.last().is_some_and(|last| last.id == found.id), first != FIRST_SEQUENCE);
+        Self { workers, entries, may_be_recycled, first, beside }
     }
 }
 
@@ -205,10 +209,18 @@ impl<'a> Walk<'a> {
                 Err(error) => {
                     // The front of what is appended at once is written last, and never zero.
                     let front = rest.get(..esker_env::COMMIT_BYTES.min(rest.len())).unwrap_or_default();
-                    if is_zero(front) || self.is_of_earlier_life(rest) {
+                    if is_zero(front) {
                         return Step::Unwritten;
                     }
                     let error = error.at_base(self.offset as u64);
+                    match self.earlier_life(rest) {
+                        // Behind batches of its own there is nothing that could be missed.
+                        Some(number) if self.is_at_start() && number >= self.how.first => {
+                            return Step::Rotten(of_another(error, number));
+                        }
+                        Some(_) => return Step::Unwritten,
+                        None => {}
+                    }
                     return if self.is_rotten(rest) { Step::Rotten(error) } else { Step::Torn(error) };
                 }
             }
@@ -274,15 +286,18 @@ impl<'a> Walk<'a> {
         false
     }
 
-    /// Whether there is a batch as the file with an earlier number had it, before it was recycled.
-    fn is_of_earlier_life(&self, rest: &[u8]) -> bool {
-        let Some(Ok(header)) = rest.first_chunk().map(BatchHeader::decode) else { return false };
-        let part = |range: Range<u64>| {
-            let (start, end) = (usize::try_from(range.start).ok()?, usize::try_from(range.end).ok()?);
-            rest.get(start..end)
-        };
-        let signed = part(header.items()).and_then(signed_with);
-        self.header.version != Version::V1 && signed.is_some_and(|salt| (1..self.salt).contains(&salt))
+    fn is_at_start(&self) -> bool {
+        self.offset <= self.header.len_bytes()
+    }
+
+    /// The earlier number with which the file had the batch that is there, before it was recycled.
+    fn earlier_life(&self, rest: &[u8]) -> Option<u64> {
+        let header = BatchHeader::decode(rest.first_chunk()?).ok()?;
+        let Range { start, end } = header.items();
+        let items = rest.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)?;
+        let salt =
+            signed_with(items).filter(|salt| self.header.version != Version::V1 && (1..self.salt).contains(salt))?;
+        Some(salt.into())
     }
 
     /// Goes to the next aligned place, if there are only zeroes before it.
@@ -349,6 +364,14 @@ impl<'a> Walk<'a> {
         }
         Ok(())
     }
+}
+
+/// That a batch is of the file `number`, which is there as well.
+fn of_another(error: DecodeError, number: u64) -> DecodeError {
+    let reason = format!(
+        "it is of the file with the number {number}, which is there, too: this is a copy under another name; give it back what it was"
+    );
+    DecodeError { reason: reason.into(), ..error }
 }
 
 /// Scans a whole file.
