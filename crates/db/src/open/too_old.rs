@@ -2,8 +2,8 @@
 //! by it, what was written since would pass for what a crash has left, and be removed.
 //!
 //! After a crash there may be tables with numbers that the manifest has not given yet. What they hold is in a log that it needs, then: that log is
-//! there, or one begun since which the manifest knew, or the first that is goes on where the manifest ends. Where there is no log at all, nobody
-//! wrote: the store is a copy.
+//! there, or one begun since which the manifest knew, or the first that is goes on where the manifest ends. Where there is no write in any log, nobody
+//! wrote: the store is a copy, or what was going on needed no log.
 //!
 //! Cost: where there are such tables and no such log, the beginning of one.
 
@@ -36,13 +36,12 @@ pub(super) fn refuse(env: &Env, dir: &Path, listing: &Listing, recovered: &Recov
     if logs.peek().is_none() || logs.any(|(number, _)| is_known(number)) {
         return Ok(());
     }
-    for (number, _) in listing.logs_from(needed) {
-        if let Some(first) = first_sequence(env, &dir.join(FileName::Wal(number).to_string()), number)? {
-            if first <= recovered.last_sequence.get().saturating_add(1) {
-                return Ok(());
-            }
-            break;
-        }
+    let mut firsts = listing
+        .logs_from(needed)
+        .map(|(number, _)| first_sequence(env, &dir.join(FileName::Wal(number).to_string()), number));
+    let first = firsts.find_map(Result::transpose).transpose()?;
+    if first.is_none_or(|first| first <= recovered.last_sequence.get().saturating_add(1)) {
+        return Ok(());
     }
     let reason = format!(
         "the manifest is older than what lies beside it, has lost its end, or is another store's: it needs {}, which is not there, and has yet to give \

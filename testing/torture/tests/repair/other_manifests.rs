@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use esker::env::sim::SimDisk;
-use esker::{Db, ErrorKind, Options};
+use esker::{Db, ErrorKind, IngestOptions, Options, SstFileWriter, WriteOptions};
 use esker_torture::model::{Model, contents};
 
 use super::{is_manifest, without_compactions};
@@ -75,7 +75,8 @@ fn a_manifest_that_does_not_know_the_tables_beside_it_is_refused() {
 }
 
 /// Goal: tables that a crash has left, of which the manifest knows nothing, keep no store from being opened: of a copy, which has no log, neither.
-/// Method: what opens one, and flushes beside a write that it logs, dies after each operation.
+/// Method: what opens one, and flushes beside a write that it logs, or one past the log, which takes numbers, too, or takes a file in, dies after each
+/// operation.
 #[test]
 fn what_a_crash_has_left_beside_a_manifest_keeps_nobody_out() {
     let options = without_compactions();
@@ -85,10 +86,20 @@ fn what_a_crash_has_left_beside_a_manifest_keeps_nobody_out() {
             let logs = disk.paths().into_iter().filter(|path| path.extension().is_some_and(|of| of == "log"));
             logs.for_each(|path| disk.env().files.remove(&path).unwrap());
         }
+        disk.env().files.create_dir_all("/outside".as_ref()).unwrap();
+        let mut outside =
+            SstFileWriter::create_with_env("/outside/1.sst", &options.families["default"], disk.env()).unwrap();
+        outside.put([10], "outside").unwrap();
+        outside.finish().unwrap();
         let live = |disk: &SimDisk| -> esker::Result<()> {
             let db = Db::open_with_env("/store", options.clone(), disk.env())?;
+            let unlogged = WriteOptions { disable_wal: true, ..WriteOptions::default() };
             for n in 10..12u8 {
+                for past_the_log in 0..5 {
+                    db.put_cf(&db.default_column_family(), [n, past_the_log], [n; 100], &unlogged)?;
+                }
                 db.put([n], [n; 100])?;
+                db.ingest(&db.default_column_family(), &["/outside/1.sst"], &IngestOptions::default())?;
                 db.flush_cf(&db.default_column_family())?;
             }
             db.put("last", "write")?;
