@@ -51,6 +51,8 @@ fn options(kind: &Kind) -> Options {
         create_if_missing: true,
         punch_holes: true,
         background_jobs: 0,
+        // What it grows to is bounded by this, not by what lives.
+        manifest_bytes_max: 16 << 10,
         families: [("default".to_owned(), family)].into(),
         ..Options::default()
     }
