@@ -25,6 +25,8 @@ pub(super) struct Identities {
     found: BTreeMap<FileNumber, FileName>,
     /// They have the numbers of tables that they are not; what they say that they are.
     strangers: BTreeMap<FileName, Own>,
+    /// Of the stores that wrote any of the files.
+    db_ids: BTreeSet<String>,
 }
 
 /// What a table says that it is.
@@ -60,29 +62,34 @@ impl Identities {
                 Err(error) => return Err(error),
             }
         }
-        let (mut identities, mut missing) = (Self::default(), Vec::new());
-        for meta in said {
-            let named = names_of(meta.number).into_iter().find(|name| names.contains(name));
-            let is_it =
-                |name: &FileName| meta.unique_id.is_none() || own.get(name).is_none_or(|own| own.id == meta.unique_id);
-            match named.filter(is_it) {
-                Some(name) => {
-                    own.remove(&name);
-                    identities.found.insert(meta.number, name);
-                }
-                None => missing.push((meta, named)),
+        let db_ids = own.values().map(|own| own.db_id.clone()).collect();
+        let named = |meta: &TableMeta| names_of(meta.number).into_iter().find(|name| names.contains(name));
+        let is_it = |own: &Own, meta: &TableMeta| own.id.is_some() && own.id == meta.unique_id;
+        // What has the name and says so comes first, then what says so, then what has the name and cannot say it.
+        let (mut left, mut found) = (said.collect::<Vec<_>>(), BTreeMap::new());
+        left.retain(|meta| {
+            let name = named(meta).filter(|name| own.get(name).is_some_and(|own| is_it(own, meta)));
+            name.map(|name| (own.remove(&name), found.insert(meta.number, name))).is_none()
+        });
+        left.retain(|meta| {
+            let name = own.iter().find(|(_, own)| is_it(own, meta)).map(|(name, _)| *name);
+            name.map(|name| (own.remove(&name), found.insert(meta.number, name))).is_none()
+        });
+        let taken: BTreeSet<FileName> = found.values().copied().collect();
+        let mut strangers = BTreeMap::new();
+        for meta in left {
+            let Some(name) = named(meta).filter(|name| !taken.contains(name)) else { continue };
+            match own.remove(&name).filter(|_| meta.unique_id.is_some()) {
+                Some(own) => drop(strangers.insert(name, own)),
+                None => drop(found.insert(meta.number, name)),
             }
         }
-        for (meta, _) in &missing {
-            let mut found = own.iter().filter(|(_, own)| own.id.is_some() && own.id == meta.unique_id);
-            if let Some(name) = found.next().map(|(name, _)| *name) {
-                own.remove(&name);
-                identities.found.insert(meta.number, name);
-            }
-        }
-        let named = missing.into_iter().filter_map(|(_, named)| named);
-        identities.strangers = named.filter_map(|name| own.remove_entry(&name)).collect();
-        Ok(identities)
+        Ok(Self { found, strangers, db_ids })
+    }
+
+    /// Whether none of the tables is there, but some that the store `db_id` wrote.
+    pub(super) fn are_all_of(&self, db_id: &str) -> bool {
+        self.found.is_empty() && self.db_ids.contains(db_id)
     }
 
     /// Where the table `number` is.

@@ -9,6 +9,7 @@ use esker_format::rocksdb::internal_key::{FileNumber, SequenceNumber};
 use esker_format::rocksdb::version_edit::{BlobFileAddition, TableMeta, VersionEdit};
 use esker_log::scan::{RecoveryMode, Scanner};
 
+use super::identity::Identities;
 use crate::open::check_place;
 use crate::version::{Recovered, current_manifest, recover_from};
 use crate::{Error, ErrorKind, Result};
@@ -22,6 +23,8 @@ pub(super) struct Survey {
     pub(super) manifest: Option<Recovered>,
     /// Its number.
     pub(super) manifest_number: Option<FileNumber>,
+    /// One that is another store's.
+    foreign: Option<FileNumber>,
     /// What can be read of all others.
     pub(super) hints: Hints,
     pub(super) damage: Vec<Error>,
@@ -69,7 +72,8 @@ impl Survey {
         (survey.manifest_number, survey.manifest) = survey.choose(files, dir)?.unzip();
         if survey.manifest.is_none() {
             // What the newest says of a file holds.
-            for number in survey.manifests().into_iter().rev() {
+            let own = survey.manifests().into_iter().rev().filter(|number| survey.foreign != Some(*number));
+            for number in own.collect::<Vec<_>>() {
                 survey.hints.read(files, dir, number)?;
             }
         }
@@ -119,8 +123,14 @@ impl Survey {
     fn choose(&mut self, files: &dyn FileSystem, dir: &Path) -> Result<Option<(FileNumber, Recovered)>> {
         let current = current_manifest(files, dir).and_then(|number| {
             let recovered = recover_from(files, dir, number)?;
-            let lost_its_end = self.knows_too_little(&recovered);
-            lost_its_end.map_or(Ok((number, recovered)), |reason| {
+            let is_wrong = match self.knows_too_little(&recovered) {
+                None if self.is_of_another(files, dir, &recovered)? => {
+                    self.foreign = Some(number);
+                    Some("the manifest is another store's: by their ids and IDENTITY, the tables are none of those that it names".into())
+                }
+                lost_its_end => lost_its_end,
+            };
+            is_wrong.map_or(Ok((number, recovered)), |reason| {
                 Err(Error::corruption(&dir.join(FileName::Manifest(number).to_string()), 0, reason))
             })
         });
@@ -139,7 +149,8 @@ impl Survey {
             let count = tables_of(&recovered).count();
             let is_whole =
                 tables_of(&recovered).all(|table| self.has_table(table)) && self.knows_too_little(&recovered).is_none();
-            if count > 0 && is_whole && best.as_ref().is_none_or(|(most, _)| *most < count) {
+            let is_better = count > 0 && is_whole && best.as_ref().is_none_or(|(most, _)| *most < count);
+            if is_better && !self.is_of_another(files, dir, &recovered)? {
                 best = Some((count, (number, recovered)));
             }
         }
@@ -148,6 +159,18 @@ impl Survey {
 
     pub(super) fn has_table(&self, number: FileNumber) -> bool {
         [FileName::Table(number), FileName::LegacyTable(number)].iter().any(|name| self.names.contains(name))
+    }
+
+    /// Whether a manifest came from another store, under the name of the own one: IDENTITY says another store, and so do tables, of which it knows none.
+    fn is_of_another(&self, files: &dyn FileSystem, dir: &Path, manifest: &Recovered) -> Result<bool> {
+        if manifest.db_id.is_empty() || !self.has(&FileName::Identity) {
+            return Ok(false);
+        }
+        let identity = files.read_small(&dir.join(FileName::Identity.to_string()))?;
+        let identity = String::from_utf8_lossy(&identity);
+        let metas = manifest.families.values().flat_map(|family| family.tables.values());
+        Ok(identity.trim_end() != manifest.db_id
+            && Identities::of(files, dir, &self.names, metas)?.are_all_of(identity.trim_end()))
     }
 
     /// Why a manifest that reads well is not to be trusted: it was cut between two edits. There are tables with numbers that it had not

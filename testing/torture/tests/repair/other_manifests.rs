@@ -74,6 +74,26 @@ fn a_manifest_that_does_not_know_the_tables_beside_it_is_refused() {
     }
 }
 
+/// Goal: a manifest of another store that names as many tables, of the same numbers, is refused, and a repair goes by the tables and logs themselves.
+#[test]
+fn a_manifest_of_another_store_has_no_say_in_a_repair() {
+    let options = without_compactions();
+    for is_closed in [false, true] {
+        let (disk, expected, own) = left(1, 3, is_closed, &options);
+        let (_, _, others) = left(2, 3, is_closed, &options);
+        let ([(manifest, bytes)], [(same, foreign)]) = (&own[3][..], &others[3][..]) else { panic!("{own:?}") };
+        assert!(manifest == same && bytes.len() == foreign.len() && bytes != foreign);
+        disk.overwrite(manifest, foreign.clone());
+        let error = Db::open_with_env("/store", options.clone(), disk.env()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        let report = Db::repair_with_env("/store", options.clone(), disk.env()).unwrap();
+        let is_told = report.damage.iter().any(|error| error.to_string().contains("the manifest is another store's"));
+        assert!(is_told && !report.had_manifest && report.lost_tables == 0, "{report:?}");
+        let db = Db::open_with_env("/store", options.clone(), disk.env()).unwrap();
+        assert!(contents(&db).unwrap() == expected, "closed: {is_closed}: {report:?}");
+    }
+}
+
 /// Goal: tables that a crash has left, of which the manifest knows nothing, keep no store from being opened: of a copy, which has no log, neither.
 /// Method: what opens one, and flushes beside a write that it logs, or one past the log, which takes numbers, too, or takes a file in, dies after each
 /// operation.

@@ -76,6 +76,30 @@ fn swapped_tables_are_found_where_they_are() {
     assert!(swapped > 20 && renamed > 5, "hardly any store had two tables: {swapped}, {renamed}");
 }
 
+/// Goal: a table that cannot say what it is any more, under the name of another that lies elsewhere, is not taken for that.
+#[test]
+fn a_damaged_table_is_not_what_another_says_that_it_is() {
+    let mut lost = 0;
+    for seed in seeds(8) {
+        let scene = Scene::new(2400 + seed, 150, true);
+        let [first, second, ..] = &tables(&scene)[..] else { continue };
+        let [one, other] = [first, second].map(|path| scene.disk.file_bytes(path).unwrap());
+        // Of the properties and what leads to them.
+        for from_end in (1..500).step_by(31) {
+            let (disk, what) = (scene.again(), format!("seed {seed}, {from_end} before the end"));
+            let mut rotten = one.clone();
+            let Some(at) = rotten.len().checked_sub(from_end) else { continue };
+            rotten[at] ^= 1;
+            disk.overwrite(first, other.clone());
+            disk.overwrite(second, rotten);
+            let report = scene.repair(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+            lost += report.lost_tables;
+            scene.found(&disk, &what);
+        }
+    }
+    assert!(lost > 20, "hardly any table could not say what it is: {lost}");
+}
+
 /// Goal: a table that another has taken the place of is lost, and that is told; the other, be it of this store or of another, has no say in it and
 /// is still there.
 #[test]
