@@ -351,6 +351,10 @@ impl Bench<'_> {
         // Old releases of RocksDB say nothing.
         let range = range.filter(|(oldest, newest)| oldest <= newest);
         let file = self.files.open(&path)?;
+        // What was cut or grew has lost its end, with what leads to the rest; or it is another table, which cannot say so.
+        if said.is_some_and(|said| file.len().is_ok_and(|bytes| bytes != said.meta.file_bytes)) {
+            return Ok(Err(AsideReason::Damaged));
+        }
         let order = self.order_of_wreck(&*file, said.map(|said| said.family))?;
         let wreck = Wreck { file, order, said: range, undated: SequenceNumber::default() };
         let mut meta =

@@ -10,7 +10,7 @@ use fastrand::Rng;
 use super::{Scene, assert_nothing_is_thrown_away, has_lost, is_manifest, scene_contents};
 
 /// Something that befalls the directory.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Mess {
     Swap,
     Rename,
@@ -24,19 +24,22 @@ enum Mess {
     Flip,
     Remove,
     RemoveRoot,
+    /// Another store's manifest in the place of the own one.
+    ForeignRoot,
 }
 
-const MESSES: [Mess; 10] = [
+const MESSES: [Mess; 11] = [
+    Mess::ForeignRoot,
     Mess::Swap,
     Mess::Rename,
     Mess::CopyOver,
-    Mess::ForeignOver,
-    Mess::ForeignBesides,
     Mess::Cut,
     Mess::Append,
     Mess::Flip,
     Mess::Remove,
     Mess::RemoveRoot,
+    Mess::ForeignOver,
+    Mess::ForeignBesides,
 ];
 
 fn kind_of(path: &Path) -> &str {
@@ -89,6 +92,12 @@ fn make(mess: Mess, random: &mut Rng, disk: &SimDisk, other: &Scene) -> Option<S
             what = format!("{mess:?} {}", root.display());
             disk.env().files.remove(&root).unwrap();
         }
+        Mess::ForeignRoot => {
+            let root = disk.paths().into_iter().find(|path| is_manifest(path))?;
+            let foreign = other.files().into_iter().find(|path| is_manifest(path))?;
+            what = format!("{mess:?} {}", root.display());
+            disk.overwrite(&root, other.disk.file_bytes(&foreign)?);
+        }
     }
     Some(what)
 }
@@ -97,14 +106,17 @@ fn make(mess: Mess, random: &mut Rng, disk: &SimDisk, other: &Scene) -> Option<S
 /// byte that was there is there.
 #[test]
 fn of_any_mess_a_store_is_made_again() {
-    each_seed(150, |seed| {
+    each_seed(200, |seed| {
         let mut random = Rng::with_seed(seed);
         let scene = Scene::with_ingests(3000 + seed, 80, random.bool(), random.usize(..2));
         let other = Scene::new(30_000 + seed, 60, true);
         let disk = scene.again();
         let count = random.usize(1..=3);
-        let made: Vec<String> =
-            (0..count).filter_map(|_| make(MESSES[random.usize(..MESSES.len())], &mut random, &disk, &other)).collect();
+        // With another store's manifest, and files of that, it would be that store.
+        let left_out = if random.bool() { &MESSES[..1] } else { &MESSES[MESSES.len() - 2..] };
+        let messes: Vec<Mess> = MESSES.into_iter().filter(|mess| !left_out.contains(mess)).collect();
+        let mut one = || make(messes[random.usize(..messes.len())], &mut random, &disk, &other);
+        let made: Vec<String> = (0..count).filter_map(|_| one()).collect();
         let what = format!("seed {seed}, {made:?}");
         // Neither panics, and none writes.
         let before = disk.after_process_death();
