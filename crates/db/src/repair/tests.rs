@@ -25,8 +25,26 @@ fn a_table_is_that_of_one_family() {
     assert_eq!(found.as_deref(), Some(&b"value"[..]));
 }
 
-/// Two tables of the default family and one of another, of as many bytes each, in the store of which the manifest gives no ids.
-fn without_ids(change: impl Fn(&mut VersionEdit)) -> (SimDisk, Options, Vec<PathBuf>) {
+/// Goal: a table is told from another by its id, be that of as many bytes: an open refuses it, and a repair of two that were swapped finds both.
+#[test]
+fn a_table_of_the_same_length_is_another_by_its_id() {
+    let (disk, options, tables) = flushed();
+    let [one, other, ..] = &tables[..] else { panic!("{tables:?}") };
+    let [bytes, of_other] = [one, other].map(|path| disk.file_bytes(path).unwrap());
+    assert_eq!(bytes.len(), of_other.len());
+    disk.overwrite(one, of_other);
+    disk.overwrite(other, bytes);
+    let open = || Db::open_with_env("/db", options.clone(), disk.env());
+    let error = open().unwrap_err();
+    assert!(error.kind() == ErrorKind::Corruption && error.to_string().contains("by their ids"), "{error}");
+    let report = Db::repair_with_env("/db", options.clone(), disk.env()).unwrap();
+    assert_eq!((report.lost_tables, report.tables, report.damage.len()), (0, 3, 2), "{report:?}");
+    let db = open().unwrap();
+    assert!(["a", "b"].iter().all(|key| db.get(key).unwrap().is_some()));
+}
+
+/// Two tables of the default family and one of another, of as many bytes each.
+fn flushed() -> (SimDisk, Options, Vec<PathBuf>) {
     let (disk, options) =
         (SimDisk::new(), Options { create_if_missing: true, background_jobs: 0, ..Options::default() });
     let db = Db::open_with_env("/db", options.clone(), disk.env()).unwrap();
@@ -36,13 +54,19 @@ fn without_ids(change: impl Fn(&mut VersionEdit)) -> (SimDisk, Options, Vec<Path
         db.flush().unwrap();
     }
     db.close().unwrap();
+    let is_table = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "sst");
+    let tables = disk.paths().into_iter().filter(is_table).collect();
+    (disk, options, tables)
+}
+
+/// The same, and the manifest gives no ids of them.
+fn without_ids(change: impl Fn(&mut VersionEdit)) -> (SimDisk, Options, Vec<PathBuf>) {
+    let (disk, options, tables) = flushed();
     let forget = |meta: &mut TableMeta| assert!(meta.unique_id.take().is_some(), "{meta:?}");
     edit_manifest(&disk, |edit| {
         edit.new_files.iter_mut().for_each(|(_, meta)| forget(meta));
         change(edit);
     });
-    let is_table = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "sst");
-    let tables = disk.paths().into_iter().filter(is_table).collect();
     (disk, options, tables)
 }
 
