@@ -43,6 +43,22 @@ fn a_table_of_the_same_length_is_another_by_its_id() {
     assert!(["a", "b"].iter().all(|key| db.get(key).unwrap().is_some()));
 }
 
+/// Goal: a table lies where it says that it lies, though another, which cannot say what it is any more, has its name.
+#[test]
+fn a_table_is_found_beside_one_that_has_its_name_and_cannot_say_what_it_is() {
+    let (disk, options, tables) = flushed();
+    let [one, other, ..] = &tables[..] else { panic!("{tables:?}") };
+    let [mut rotten, of_other] = [one, other].map(|path| disk.file_bytes(path).unwrap());
+    let at = rotten.windows(13).position(|part| part == b"original.file").unwrap();
+    rotten[at] ^= 1;
+    disk.overwrite(one, of_other);
+    disk.overwrite(other, rotten);
+    let report = Db::repair_with_env("/db", options.clone(), disk.env()).unwrap();
+    assert_eq!((report.lost_tables, report.tables), (1, 2), "{report:?}");
+    let db = Db::open_with_env("/db", options, disk.env()).unwrap();
+    assert_eq!(["a", "b"].map(|key| db.get(key).unwrap().is_some()), [false, true]);
+}
+
 /// Two tables of the default family and one of another, of as many bytes each.
 fn flushed() -> (SimDisk, Options, Vec<PathBuf>) {
     let (disk, options) =
