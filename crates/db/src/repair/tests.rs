@@ -49,7 +49,7 @@ fn a_table_is_found_beside_one_that_has_its_name_and_cannot_say_what_it_is() {
     let (disk, options, tables) = flushed();
     let [one, other, ..] = &tables[..] else { panic!("{tables:?}") };
     let [mut rotten, of_other] = [one, other].map(|path| disk.file_bytes(path).unwrap());
-    let at = rotten.windows(13).position(|part| part == b"original.file").unwrap();
+    let at = rotten.windows(12).position(|part| part == b"riginal.file").unwrap();
     rotten[at] ^= 1;
     disk.overwrite(one, of_other);
     disk.overwrite(other, rotten);
