@@ -547,15 +547,22 @@ impl Workshop {
     /// Makes those files durable that were there before and that no manifest named (P7).
     fn make_durable<'a>(&self, first_new: u64, versions: impl Iterator<Item = &'a Version>) -> Result<()> {
         let files = &*self.env.files;
-        let named = self.survey.manifest.iter().flat_map(|manifest| manifest.families.values());
-        let named = named.flat_map(|of| of.tables.keys().map(|(_, table)| table).chain(of.blobs.keys()));
-        let named: BTreeSet<FileNumber> = named.copied().collect();
-        let mut doubtful = BTreeMap::new();
-        for version in versions {
-            doubtful.extend(version.tables().map(|(_, file)| (file.number(), file.table.path().to_owned())));
-            doubtful.extend(version.blobs().iter().map(|(number, blob)| (*number, blob.file.path().to_owned())));
+        // With their ids: a table that was renamed may have the number of one that was named.
+        let mut named = BTreeMap::new();
+        for of in self.survey.manifest.iter().flat_map(|manifest| manifest.families.values()) {
+            named.extend(of.tables.iter().map(|((_, number), meta)| (*number, meta.unique_id)));
+            named.extend(of.blobs.keys().map(|number| (*number, None)));
         }
-        doubtful.retain(|number, _| number.get() < first_new && !named.contains(number));
+        let mut doubtful = BTreeMap::new();
+        let mut add = |number: FileNumber, id, path: &Path| {
+            if number.get() < first_new && named.get(&number) != Some(&id) {
+                doubtful.insert(number, path.to_owned());
+            }
+        };
+        for version in versions {
+            version.tables().for_each(|(_, file)| add(file.number(), file.meta.unique_id, file.table.path()));
+            version.blobs().iter().for_each(|(number, blob)| add(*number, None, blob.file.path()));
+        }
         let is_distrusted = distrust::is_warned(files, &self.dir)?;
         for path in doubtful.values() {
             if is_distrusted {

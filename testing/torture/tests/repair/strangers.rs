@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use esker::env::FileSystem;
-use esker::env::sim::SimDisk;
+use esker::env::sim::{SimDisk, Survivors};
 use esker::{AsideReason, Db, DbRepair, Error, ErrorKind};
 use esker_torture::seeds;
 use fastrand::Rng;
@@ -74,6 +74,28 @@ fn swapped_tables_are_found_where_they_are() {
         }
     }
     assert!(swapped > 20 && renamed > 5, "hardly any store had two tables: {swapped}, {renamed}");
+}
+
+/// Goal: whoever has just copied tables under each other's names, and synced none, has them on the device once they are repaired.
+#[test]
+fn swapped_tables_are_durable_once_they_are_repaired() {
+    let mut swapped = 0;
+    for seed in seeds(8) {
+        let scene = Scene::new(2500 + seed, 150, true);
+        let [first, second, ..] = &tables(&scene)[..] else { continue };
+        let disk = scene.again();
+        let copies = [(first, second), (second, first)].map(|(to, from)| (to, disk.file_bytes(from).unwrap()));
+        for (to, bytes) in &copies {
+            disk.env().files.remove(to).unwrap();
+            disk.env().files.create(to).unwrap().append(&[bytes]).unwrap();
+        }
+        let what = format!("seed {seed}");
+        let report = scene.repair(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(report.lost_tables, 0, "{what}: {report:?}");
+        assert!(scene.found(&disk.after_power_loss(Survivors::Nothing), &what) == scene.expected, "{what}");
+        swapped += 1;
+    }
+    assert!(swapped > 4, "hardly any store had two tables");
 }
 
 /// Goal: a table that cannot say what it is any more, under the name of another that lies elsewhere, is not taken for that.
