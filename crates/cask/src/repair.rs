@@ -238,7 +238,8 @@ impl Repair<'_> {
             }
             // Nothing is looked at any more that may be cut off.
             drop(contents);
-            if self.known(number).is_none_or(|file| file.state.is_open()) {
+            // One that has another's name was written by whoever gave it that, who need not have synced it.
+            if named.name != number || self.known(number).is_none_or(|file| file.state.is_open()) {
                 self.make_durable(&path, end)?;
             }
             self.files.push(File { number, state: sealed(end, records), salt, clean_as_of });

@@ -473,3 +473,25 @@ fn a_failure_while_files_get_their_names_loses_nothing() {
         }
     }
 }
+
+/// Goal: whoever has just copied files under each other's names, and synced none, has them on the device once they are repaired.
+#[test]
+fn swapped_files_are_durable_once_they_are_repaired() {
+    let disk = SimDisk::new();
+    let cask = Cask::open_with_env("/store", options(), disk.env()).unwrap();
+    (0..20u8).for_each(|n| assert!(cask.put([n], vec![n; 1000]).unwrap() > 0));
+    let expected = contents(&cask);
+    cask.close().unwrap();
+    let is_data = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "data");
+    let files: Vec<PathBuf> = disk.paths().into_iter().filter(is_data).collect();
+    let copies = [(0, 1), (1, 0)].map(|(to, from)| (&files[to], disk.file_bytes(&files[from]).unwrap()));
+    for (to, bytes) in &copies {
+        disk.env().files.remove(to).unwrap();
+        disk.env().files.create(to).unwrap().append(&[bytes]).unwrap();
+    }
+    let report = Cask::repair_with_env("/store", &disk.env()).unwrap();
+    assert_eq!(report.renamed.len(), 2, "{report:?}");
+    let left = disk.after_power_loss(Survivors::Nothing);
+    let cask = Cask::open_with_env("/store", options(), left.env()).unwrap();
+    assert!(contents(&cask) == expected);
+}
